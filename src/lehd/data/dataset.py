@@ -1,0 +1,134 @@
+"""Labelled instances on disk and in memory.
+
+A label file is an npz archive in one of two layouts:
+
+    plain    coords (M, N, 2) and nodes (M, n), the visiting order (TSP: or `tour`); CVRP also via_depot (M, n) bool,
+             demands (M, N) with the depot's 0 in column 0, capacity (M,)
+    compact  recipe (a name in RECIPES), customers, shard (S,), nodes (S, SHARD, n), via (S, SHARD, bits of n flags),
+             cost (S, SHARD): the instances are drawn again from recipe and shard number, and the costs guard against
+             a generator that draws differently
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lehd.data.generate import CvrpArrays, uniform_cvrp, x_type_cvrp
+from lehd.errors import LehdError
+from lehd.problems import of
+from lehd.types import Instances, Solution
+
+SHARD = 100  # instances drawn from one seed
+
+# name -> (first part of the seed, generator)
+RECIPES: dict[str, tuple[int, Callable[[np.random.Generator, int, int], CvrpArrays]]] = {
+    "x_type_cvrp": (1, x_type_cvrp),
+    "varied_cvrp": (2, uniform_cvrp),
+    "uniform_cvrp": (3, lambda rng, count, customers: uniform_cvrp(rng, count, customers, capacity=50)),
+}
+
+
+def draw_shard(recipe: str, customers: int, shard: int) -> CvrpArrays:
+    """The SHARD instances of one shard: the same for ever."""
+    first, generator = RECIPES[recipe]
+    return generator(np.random.default_rng([first, customers, shard]), SHARD, customers)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Instances with a solution each."""
+
+    instances: Instances
+    solution: Solution
+
+    def __len__(self) -> int:
+        return len(self.instances)
+
+    def rows(self, which: slice) -> Labelled:
+        return Labelled(self.instances.rows(which), self.solution.rows(which))
+
+    def to(self, device: torch.device | str) -> Labelled:
+        return Labelled(self.instances.to(device), self.solution.to(device))
+
+
+def load_labels(path: str | Path) -> Labelled:
+    """Read and check a label file. Coordinates are kept in single precision: a model sees no more."""
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise LehdError(f"{path}: not a readable npz file of labels ({error})") from None
+    try:
+        if "recipe" in arrays:
+            arrays = _expand(path, arrays)
+        labelled = _from_plain(arrays)
+    except KeyError as error:
+        raise LehdError(f"{path}: the array {error} is missing") from None
+    of(labelled.instances).check(labelled.instances, labelled.solution)
+    return labelled
+
+
+def concatenate(parts: Sequence[Labelled]) -> Labelled:
+    """All of them in one; they must be of one size and problem."""
+    first = parts[0].instances
+    if any(part.instances.coords.shape[1:] != first.coords.shape[1:] for part in parts):
+        raise LehdError("label files of different sizes cannot be mixed in one data set")
+
+    def join(name: str) -> torch.Tensor:
+        return torch.cat([getattr(part.instances, name) for part in parts])
+
+    cvrp = first.demands is not None
+    return Labelled(
+        Instances(
+            coords=join("coords"),
+            demands=join("demands") if cvrp else None,
+            capacity=join("capacity") if cvrp else None,
+        ),
+        Solution(
+            torch.cat([part.solution.nodes for part in parts]),
+            torch.cat([part.solution.via_depot for part in parts]),
+        ),
+    )
+
+
+def _from_plain(arrays: dict[str, NDArray]) -> Labelled:  # type: ignore[type-arg]
+    nodes = torch.as_tensor(np.ascontiguousarray(arrays["nodes"] if "nodes" in arrays else arrays["tour"])).long()
+    cvrp = "demands" in arrays
+    via = torch.as_tensor(arrays["via_depot"]).bool() if cvrp else torch.zeros_like(nodes, dtype=torch.bool)
+    return Labelled(
+        Instances(
+            coords=torch.as_tensor(np.ascontiguousarray(arrays["coords"], dtype=np.float32)),
+            demands=torch.as_tensor(arrays["demands"].astype(np.int64)) if cvrp else None,
+            capacity=torch.as_tensor(arrays["capacity"].astype(np.int64)) if cvrp else None,
+        ),
+        Solution(nodes, via),
+    )
+
+
+def _expand(path: Path, arrays: dict[str, NDArray]) -> dict[str, NDArray]:  # type: ignore[type-arg]
+    recipe, customers = str(arrays["recipe"]), int(arrays["customers"])
+    if recipe not in RECIPES:
+        raise LehdError(f"{path}: unknown recipe {recipe!r}; known: {', '.join(RECIPES)}")
+    drawn = [draw_shard(recipe, customers, int(shard)) for shard in arrays["shard"]]
+    nodes = arrays["nodes"].reshape(-1, customers)
+    plain = {
+        "coords": np.concatenate([part.coords for part in drawn]),
+        "demands": np.concatenate([part.demands for part in drawn]),
+        "capacity": np.concatenate([part.capacity for part in drawn]),
+        "nodes": nodes,
+        "via_depot": np.unpackbits(arrays["via"].reshape(len(nodes), -1), axis=1, count=customers).astype(bool),
+    }
+    labelled = _from_plain(plain)
+    instances = labelled.instances
+    cost = of(instances).cost(instances, labelled.solution).double().numpy()
+    if not np.allclose(cost, arrays["cost"].reshape(-1), rtol=1e-4):
+        raise LehdError(f"{path}: this numpy draws other instances from {recipe} than the labels were made for")
+    return plain

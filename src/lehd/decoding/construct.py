@@ -1,0 +1,68 @@
+"""The construction loop: score, select, advance, until nothing is available. Greedy, sampling and beam search, complete
+and partial solutions, TSP and CVRP all run through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from lehd.decoding.select import GREEDY, Select
+from lehd.decoding.stop import OutOfTime, Stop
+from lehd.model.lehd import LEHD
+from lehd.model.precision import inference
+from lehd.problems.base import Problem
+from lehd.types import Instances, Rollout, State
+
+
+def construct(
+    model: LEHD,
+    problem: Problem,
+    instances: Instances,
+    state: State,
+    select: Select = GREEDY,
+    stop: Stop | None = None,
+    on_step: Callable[[int], None] | None = None,
+) -> Rollout:
+    """Let the model decide until no node is left. The rollout has `select.width` rows for each row of the state.
+
+    Raises OutOfTime if `stop` runs out of time on the way.
+    """
+    state = state.repeat(select.width)
+    rows, steps = state.available.shape
+    device = state.available.device
+    nodes = torch.empty(rows, steps, dtype=torch.long, device=device)
+    via_depot = torch.empty(rows, steps, dtype=torch.bool, device=device)
+    total = select.first_total(rows, device)
+    actions = problem.actions_per_node
+    with inference(device):
+        embeddings = model.encode(problem.features(instances, model.config.box))
+        for step in range(steps):
+            if stop is not None and stop.out_of_time():
+                raise OutOfTime
+            logits = model.score(embeddings, state, problem.context(instances, state)).float()
+            allowed = problem.feasible(instances, state)
+            if allowed is not None:
+                logits = logits.masked_fill(~allowed, -torch.inf)
+            action, total, parent = select(logits.flatten(1).log_softmax(1), total)
+            if parent is not None:
+                state, nodes, via_depot = state.rows(parent), nodes[parent], via_depot[parent]
+            slot, flag = action // actions, action % actions == 1
+            state = problem.advance(instances, state, slot, flag)
+            nodes[:, step], via_depot[:, step] = state.start, flag
+            if on_step is not None:
+                on_step(step + 1)
+    return Rollout(nodes, via_depot, total)
+
+
+def best_rows(problem: Problem, instances: Instances, state: State, rollout: Rollout, width: int) -> Tensor:
+    """For each row of the state, which of its `width` rollout rows is best (R,)."""
+    if width == 1:
+        return torch.arange(len(state.start), device=state.start.device)
+    nodes = rollout.nodes.view(len(instances), width, -1)
+    start, end = (node[:, None].expand(-1, width) for node in (state.start, state.destination))
+    objective = problem.objective(instances, start, nodes, rollout.via_depot.view_as(nodes), end).double()
+    dead = rollout.log_probability.view(objective.shape) == -torch.inf
+    best = objective.masked_fill(dead, torch.inf).argmin(1)
+    return torch.arange(len(best), device=best.device) * width + best

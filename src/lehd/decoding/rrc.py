@@ -1,0 +1,56 @@
+"""Random Re-Construct: take a random partial solution, let the model construct it anew, keep it if strictly shorter."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import torch
+
+from lehd.decoding.construct import construct
+from lehd.decoding.stop import OutOfTime, Stop
+from lehd.model.lehd import LEHD
+from lehd.problems.base import Problem
+from lehd.types import Instances, Solution
+
+SHORTEST = 4  # shorter partial solutions have nothing to decide
+
+
+def random_reconstruct(
+    model: LEHD,
+    problem: Problem,
+    instances: Instances,
+    solution: Solution,
+    stop: Stop,
+    rng: random.Random,
+    longest: int | None = None,
+    on_iteration: Callable[[int, Solution], None] | None = None,
+) -> Solution:
+    """Improve the solutions of all instances until `stop`; none of them ever gets worse.
+
+    Each iteration draws one length, uniform from 4 to the number of nodes or to `longest`, and for every instance a
+    position and direction of its own.
+    """
+    size = solution.nodes.shape[1]
+    upper = size if longest is None else min(longest, size)
+    lower = min(SHORTEST, upper)
+    generator = torch.Generator(instances.device)
+    generator.manual_seed(rng.getrandbits(63))
+    iteration = 0
+    while not problem.trivial(instances) and not stop.done(iteration):
+        solution = problem.randomise(instances, solution, generator)
+        partial = problem.cut(instances, solution, rng.randint(lower, upper))
+        state = partial.state()
+        try:
+            rollout = construct(model, problem, partial.instances, state, stop=stop)
+        except OutOfTime:
+            break
+        old, new = (
+            problem.objective(partial.instances, state.start, nodes, via_depot, state.destination)
+            for nodes, via_depot in ((state.available, partial.via_depot), (rollout.nodes, rollout.via_depot))
+        )
+        solution = problem.splice(solution, partial, rollout, new < old)
+        iteration += 1
+        if on_iteration is not None:
+            on_iteration(iteration, solution)
+    return solution

@@ -1,0 +1,34 @@
+"""When a search ends: after so many iterations, after so much time, or whichever comes first."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+
+class OutOfTime(Exception):  # noqa: N818 - not an error: the search keeps what it has
+    """The time was up in the middle of a construction."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    iterations: int | None = None
+    deadline: float | None = None  # on the clock of time.perf_counter()
+
+    def done(self, iteration: int) -> bool:
+        """Whether no further iteration should begin."""
+        return (self.iterations is not None and iteration >= self.iterations) or self.out_of_time()
+
+    def out_of_time(self) -> bool:
+        return self.deadline is not None and time.perf_counter() >= self.deadline
+
+    def time_left(self) -> float:
+        return float("inf") if self.deadline is None else self.deadline - time.perf_counter()
+
+
+def max_iterations(iterations: int) -> Stop:
+    return Stop(iterations=iterations)
+
+
+def max_runtime(seconds: float) -> Stop:
+    return Stop(deadline=time.perf_counter() + seconds)

@@ -1,0 +1,48 @@
+"""One attention layer: multi-head attention and a feed-forward network, each added to what came in."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class NodeNorm(nn.Module):
+    """Normalization of each feature, over all nodes of the batch or over the nodes of each instance.
+
+    The paper's ablation: its model has none.
+    """
+
+    def __init__(self, dim: int, kind: str):
+        super().__init__()
+        self.norm: nn.Module
+        self.norm = nn.BatchNorm1d(dim) if kind == "batch" else nn.InstanceNorm1d(dim, affine=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        normed: Tensor = self.norm(x.mT)
+        return normed.mT
+
+
+class AttentionLayer(nn.Module):
+    """(R, n, D) -> (R, n, D), the same for every order of the n nodes."""
+
+    def __init__(self, dim: int, heads: int, feed_forward: int, norm: str = "none"):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(dim, 3 * dim, bias=False)
+        self.attention_out = nn.Linear(dim, dim)
+        self.ff_in = nn.Linear(dim, feed_forward)
+        self.ff_out = nn.Linear(feed_forward, dim)
+        self.norm_attention = NodeNorm(dim, norm) if norm != "none" else nn.Identity()
+        self.norm_ff = NodeNorm(dim, norm) if norm != "none" else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, length, dim = x.shape
+        # (R, n, 3D) -> three of (R, heads, n, D / heads)
+        q, k, v = self.qkv(x).view(rows, length, 3, self.heads, dim // self.heads).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(q, k, v)
+        x = x + self.attention_out(mixed.transpose(1, 2).reshape(rows, length, dim))
+        x = self.norm_attention(x)
+        x = x + self.ff_out(torch.relu(self.ff_in(x)))
+        normed: Tensor = self.norm_ff(x)
+        return normed

@@ -1,0 +1,86 @@
+"""LEHD: Light Encoder, Heavy Decoder.
+
+Fu Luo, Xi Lin, Fei Liu, Qingfu Zhang, Zhenkun Wang: "Neural Combinatorial Optimization with Heavy Decoder: Toward
+Large Scale Generalization", NeurIPS 2023.
+
+The encoder, one attention layer, embeds every node once. The decoder, six of them, looks again at every step at what
+matters then and at nothing else: the starting node (where the path has arrived), the destination node (where it must
+end) and the nodes still available. Nodes that are done are removed, not masked.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lehd.errors import LehdError
+from lehd.model.attention import AttentionLayer
+from lehd.types import State
+
+NORMS = ("none", "batch", "instance")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes of a model, saved beside its weights. The defaults are the paper's."""
+
+    num_features: int = 2
+    num_resources: int = 0
+    actions_per_node: int = 1
+    dim: int = 128
+    heads: int = 8
+    feed_forward: int = 512
+    decoder_layers: int = 6
+    norm: str = "none"
+    box: bool = True  # every (partial) problem is scaled to its bounding box before the model sees it; the paper: no
+
+    def __post_init__(self) -> None:
+        if self.norm not in NORMS:
+            raise LehdError(f"norm = {self.norm!r}: expected one of {', '.join(NORMS)}")
+        sizes = (self.num_features, self.actions_per_node, self.dim, self.heads, self.feed_forward, self.decoder_layers)
+        if min(sizes) < 1 or self.num_resources < 0 or self.dim % self.heads:
+            raise LehdError("model sizes must be positive, and dim a multiple of heads")
+
+
+class LEHD(nn.Module):
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        c = config
+        self.embedding = nn.Linear(c.num_features, c.dim)
+        self.encoder = AttentionLayer(c.dim, c.heads, c.feed_forward, c.norm)
+        self.start = nn.Linear(c.dim + c.num_resources, c.dim)
+        self.destination = nn.Linear(c.dim + c.num_resources, c.dim)
+        self.decoder = nn.ModuleList(
+            AttentionLayer(c.dim, c.heads, c.feed_forward, c.norm) for _ in range(c.decoder_layers)
+        )
+        self.head = nn.Linear(c.dim, c.actions_per_node)
+        self.initialise()
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        """Nothing normalizes the sum of the layers, so each of them starts small enough for all of them to add up."""
+        for layer in [self.encoder, *self.decoder]:
+            assert isinstance(layer, AttentionLayer)
+            layer.attention_out.weight.mul_(1 / math.sqrt(2 * self.config.decoder_layers))
+            layer.ff_out.weight.mul_(1 / math.sqrt(2 * self.config.decoder_layers))
+
+    def encode(self, features: Tensor) -> Tensor:
+        """Node embeddings (B, N, D) of features (B, N, F)."""
+        embeddings: Tensor = self.encoder(self.embedding(features))
+        return embeddings
+
+    def score(self, embeddings: Tensor, state: State, context: Tensor) -> Tensor:
+        """Logits (R, U, K) of the actions of every available node, for resources (R, C)."""
+        row = state.instance
+        start = self.start(torch.cat([embeddings[row, state.start], context], 1))
+        destination = self.destination(torch.cat([embeddings[row, state.destination], context], 1))
+        available = embeddings[row[:, None], state.available]
+        x = torch.cat([start[:, None], destination[:, None], available], 1)  # (R, 2 + U, D)
+        for layer in self.decoder:
+            x = layer(x)
+        logits: Tensor = self.head(x[:, 2:])
+        return logits

@@ -1,0 +1,166 @@
+"""What a problem must say about itself, and what is the same for all of them.
+
+A new problem is one new file with a subclass of Problem. Model, construction, RRC, training and `solve` know nothing
+else about it. Two ideas carry all of them:
+
+- A partial solution is a suffix: `randomise` rewrites a solution into an equivalent one, `cut` takes its last entries.
+- A path costs the same whatever the problem: from node to node, and by way of the depot where the flag says so.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from lehd.errors import InfeasibleError
+from lehd.types import Instances, PartialSolution, Rollout, Solution, State
+
+
+def unit_box(coords: Tensor) -> Tensor:
+    """Positions (B, N, 2) moved and scaled, both axes alike, so that the longer side of their box is [0, 1]."""
+    low = coords.amin(1, keepdim=True)
+    span = (coords.amax(1, keepdim=True) - low).amax(2, keepdim=True)
+    return (coords - low) / torch.where(span > 0, span, 1)
+
+
+class Problem(ABC):
+    name: str
+    num_features: int
+    num_resources: int  # how many of the resources the model sees
+    actions_per_node: int  # 1: direct; 2: direct, or via the depot
+    fixed_in_suffix: int  # entries of a partial solution that are not to be decided
+    first_node: int  # the lowest number among the nodes to visit: 1 where node 0 is a depot
+
+    # ---- what the model sees
+
+    @abstractmethod
+    def features(self, instances: Instances, box: bool) -> Tensor:
+        """Node features (B, N, F), float32; with `box`, positions are scaled to the instance's own bounding box."""
+
+    @abstractmethod
+    def context(self, instances: Instances, state: State) -> Tensor:
+        """Resources as the model sees them (R, C), float32."""
+
+    # ---- how a solution comes about
+
+    @abstractmethod
+    def initial_state(self, instances: Instances, starts: Tensor | None = None) -> State:
+        """One row per instance with everything left to visit; `starts` (B,) where the problem may begin anywhere."""
+
+    def feasible(self, instances: Instances, state: State) -> Tensor | None:
+        """Which actions (R, U, K) are allowed, at least one in every row; None where all are."""
+        return None
+
+    def spend(self, instances: Instances, state: State, node: Tensor, via_depot: Tensor) -> Tensor:
+        """The resources after visiting `node` (R,)."""
+        return state.resources
+
+    def advance(self, instances: Instances, state: State, slot: Tensor, via_depot: Tensor) -> State:
+        """The state after each row has visited the node in its slot (R,)."""
+        node = state.available.gather(1, slot[:, None])
+        # The last available node takes the place of the visited one: order does not matter to the model.
+        left = state.available.scatter(1, slot[:, None], state.available[:, -1:])[:, :-1]
+        resources = self.spend(instances, state, node[:, 0], via_depot)
+        return replace(state, start=node[:, 0], available=left, resources=resources)
+
+    @abstractmethod
+    def complete(self, state: State, rollout: Rollout) -> Solution:
+        """The whole solutions that rollouts from an initial state stand for, a row each."""
+
+    def trivial(self, instances: Instances) -> bool:
+        """Whether there is nothing to decide."""
+        return instances.num_nodes - self.first_node < 2
+
+    @abstractmethod
+    def cheap_start(self, instances: Instances) -> Solution:
+        """A feasible solution without the model, in next to no time and memory linear in N."""
+
+    # ---- partial solutions
+
+    @abstractmethod
+    def randomise(self, instances: Instances, solution: Solution, generator: torch.Generator) -> Solution:
+        """An equivalent solution of the same cost, in which other entries come last."""
+
+    @abstractmethod
+    def cut(self, instances: Instances, solution: Solution, length: int) -> PartialSolution:
+        """The last `length` nodes of a solution as a problem of their own."""
+
+    def splice(self, solution: Solution, partial: PartialSolution, rollout: Rollout, where: Tensor) -> Solution:
+        """The solution with the partial solution's decisions replaced by the rollout's, in the rows (B,) `where`."""
+        steps = slice(partial.offset, partial.offset + partial.steps)
+        nodes, via_depot = solution.nodes.clone(), solution.via_depot.clone()
+        nodes[:, steps] = torch.where(where[:, None], partial.nodes.gather(1, rollout.nodes), nodes[:, steps])
+        via_depot[:, steps] = torch.where(where[:, None], rollout.via_depot, via_depot[:, steps])
+        return Solution(nodes, via_depot)
+
+    def vary_start(self, instances: Instances, state: State, via_depot: Tensor, generator: torch.Generator) -> State:
+        """Another state with the same right decision, for training; `via_depot` (R,) is that decision's flag."""
+        return state
+
+    # ---- costs: smaller is better
+
+    @abstractmethod
+    def path(self, solution: Solution) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """A solution as a path: starting node (B,), nodes (B, S), via-depot flags (B, S), destination node (B,)."""
+
+    def cost(self, instances: Instances, solution: Solution) -> Tensor:
+        """Cost (B,) by the instances' own rule: int64 where that gives whole numbers, else float64."""
+        return self.path_cost(instances, *self.path(solution))
+
+    def path_cost(self, instances: Instances, start: Tensor, nodes: Tensor, via: Tensor, end: Tensor) -> Tensor:
+        """Cost (B, ...) from start (B, ...) through nodes (B, ..., S) to end (B, ...), which is the depot of `via`."""
+        before = torch.cat([start[..., None], nodes], -1)
+        after = torch.cat([nodes, end[..., None]], -1)
+        legs = self._legs(instances, before, after)
+        if self.actions_per_node == 2:
+            depot = end[..., None].expand_as(nodes)
+            detour = self._legs(instances, before[..., :-1], depot) + self._legs(instances, depot, nodes)
+            legs = torch.cat([torch.where(via, detour, legs[..., :-1]), legs[..., -1:]], -1)
+        return legs.sum(-1)
+
+    @staticmethod
+    def _legs(instances: Instances, before: Tensor, after: Tensor) -> Tensor:
+        """Distances; some rules give a node a distance to itself, which nobody drives."""
+        distance = instances.distance(before, after)
+        return torch.where(before == after, torch.zeros_like(distance), distance)
+
+    def objective(self, instances: Instances, start: Tensor, nodes: Tensor, via: Tensor, end: Tensor) -> Tensor:
+        """What a search minimises: the path's cost, and whatever weighs more than cost."""
+        return self.path_cost(instances, start, nodes, via, end)
+
+    def routes_too_many(self, instances: Instances, solution: Solution) -> Tensor | None:
+        """By how many routes (B,) each solution passes the fleet limit; None where there is no limit."""
+        return None
+
+    # ---- solutions from outside, and the check before they leave
+
+    @abstractmethod
+    def solution(self, instances: Instances, sequence: Sequence[int] | Sequence[Sequence[int]]) -> Solution:
+        """A checked solution of one instance from a tour or from routes."""
+
+    def check(self, instances: Instances, solution: Solution) -> None:
+        """Raise InfeasibleError, naming instance and node, unless every node is visited exactly once."""
+        expected = torch.arange(self.first_node, instances.num_nodes, device=solution.nodes.device)
+        shape = (len(instances), len(expected))
+        if tuple(solution.nodes.shape) != shape or tuple(solution.via_depot.shape) != shape:
+            raise InfeasibleError(
+                f"a solution of shape {tuple(solution.nodes.shape)}; expected {shape}: all nodes of every instance"
+            )
+        wrong = (solution.nodes.sort(1).values != expected).any(1)
+        if wrong.any():
+            row = int(wrong.nonzero()[0])
+            counts = Counter(solution.nodes[row].tolist())
+            for node in expected.tolist():
+                if counts[node] != 1:
+                    times = f"is visited {counts[node]} times" if counts[node] else "is not visited"
+                    raise InfeasibleError(f"{instance_name(instances, row)}: node {node} {times}")
+            raise InfeasibleError(f"{instance_name(instances, row)}: a node that does not exist is visited")
+
+
+def instance_name(instances: Instances, row: int) -> str:
+    return instances.names[row] if row < len(instances.names) else f"instance {row}"

@@ -1,0 +1,95 @@
+"""The travelling salesman problem: the shortest closed tour through all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from lehd.errors import InfeasibleError
+from lehd.problems.base import Problem, instance_name, unit_box
+from lehd.problems.curve import hilbert_order
+from lehd.types import Instances, PartialSolution, Rollout, Solution, State
+
+SMALLEST_CHOICE = 4  # nodes; with fewer there is one tour, or one each way
+
+
+class TSP(Problem):
+    name = "TSP"
+    num_features, num_resources, actions_per_node = 2, 0, 1
+    fixed_in_suffix, first_node = 2, 0  # starting and destination node; every node is visited
+
+    def features(self, instances: Instances, box: bool) -> Tensor:
+        return (unit_box(instances.coords) if box else instances.coords).float()
+
+    def context(self, instances: Instances, state: State) -> Tensor:
+        return state.resources.float()
+
+    def initial_state(self, instances: Instances, starts: Tensor | None = None) -> State:
+        """The tour starts at node `starts` (node 0 by default) and must come back to it."""
+        size, nodes, device = len(instances), instances.num_nodes, instances.device
+        if starts is None:
+            starts = torch.zeros(size, dtype=torch.long, device=device)
+        others = torch.arange(nodes - 1, device=device).expand(size, -1)
+        return State(
+            instance=torch.arange(size, device=device),
+            start=starts,
+            destination=starts,
+            available=others + (others >= starts[:, None]),
+            resources=torch.zeros(size, 0, device=device),
+        )
+
+    def complete(self, state: State, rollout: Rollout) -> Solution:
+        nodes = torch.cat([state.start[:, None], rollout.nodes], 1)
+        return Solution(nodes, torch.zeros_like(nodes, dtype=torch.bool))
+
+    def trivial(self, instances: Instances) -> bool:
+        return instances.num_nodes < SMALLEST_CHOICE
+
+    def cheap_start(self, instances: Instances) -> Solution:
+        nodes = hilbert_order(unit_box(instances.coords))
+        return Solution(nodes, torch.zeros_like(nodes, dtype=torch.bool))
+
+    def randomise(self, instances: Instances, solution: Solution, generator: torch.Generator) -> Solution:
+        """Rotated by a random number of places and, where distances are symmetric, reversed half of the time."""
+        size, length = solution.nodes.shape
+        device = solution.nodes.device
+        offset = torch.randint(length, (size, 1), generator=generator, device=device)
+        step = torch.ones_like(offset)
+        if instances.symmetric:
+            step = 2 * torch.randint(2, (size, 1), generator=generator, device=device) - 1
+        places = (offset + step * torch.arange(length, device=device)) % length
+        return Solution(solution.nodes.gather(1, places), solution.via_depot)
+
+    def cut(self, instances: Instances, solution: Solution, length: int) -> PartialSolution:
+        """Starting node, length - 2 nodes to be placed, destination node."""
+        nodes = solution.nodes[:, -length:]
+        size, steps = len(nodes), length - 2
+        return PartialSolution(
+            instances=instances.take(nodes),
+            nodes=nodes,
+            path=torch.arange(length, device=nodes.device).expand(size, -1),
+            via_depot=torch.zeros(size, steps, dtype=torch.bool, device=nodes.device),
+            resources=torch.zeros(size, steps, 0, device=nodes.device),
+            offset=solution.nodes.shape[1] - 1 - steps,
+        )
+
+    def path(self, solution: Solution) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        first = solution.nodes[:, 0]
+        return first, solution.nodes[:, 1:], solution.via_depot[:, 1:], first
+
+    def solution(self, instances: Instances, sequence: Sequence[int] | Sequence[Sequence[int]]) -> Solution:
+        try:
+            nodes = torch.as_tensor([[int(node) for node in sequence]], device=instances.device)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            raise InfeasibleError("a tour is a list of node numbers, counted from 0") from None
+        tour = Solution(nodes, torch.zeros_like(nodes, dtype=torch.bool))
+        self.check(instances, tour)
+        return tour
+
+    def check(self, instances: Instances, solution: Solution) -> None:
+        super().check(instances, solution)
+        if solution.via_depot.any():
+            row = int(solution.via_depot.any(1).nonzero()[0])
+            raise InfeasibleError(f"{instance_name(instances, row)}: a tour has no depot to go by")

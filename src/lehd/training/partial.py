@@ -1,0 +1,84 @@
+"""Learning to construct partial solutions: random states of labelled solutions, and what the label does next.
+
+Teacher forcing is slicing. A solution is rewritten by `randomise`, its suffix cut out by `cut`, and the state before
+any of its decisions read off: no stepping. The label's next node is always in slot 0, which gives nothing away because
+the model does not know the order of the available nodes.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from lehd.data.dataset import Labelled
+from lehd.problems.base import Problem
+from lehd.types import Instances, Solution, State
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One decision for each of B partial solutions."""
+
+    instances: Instances
+    state: State
+    action: Tensor  # (B,) the label's choice among the U · K actions
+
+
+def sample_batch(
+    problem: Problem, labelled: Labelled, tokens: int, layers: int, rng: random.Random, generator: torch.Generator
+) -> Batch:
+    """As many decisions, all with equally many available nodes, as cost what `tokens` tokens through the model do.
+
+    The number of available nodes is uniform, the length of the partial solution uniform among those that have as many.
+    """
+    nodes = labelled.solution.nodes.shape[1]
+    fewest = 3 - problem.actions_per_node  # with a single action, one available node leaves nothing to decide
+    available = rng.randint(fewest, nodes - problem.fixed_in_suffix)
+    length = rng.randint(available + problem.fixed_in_suffix, nodes)
+    work = layers * (available + 2) + length  # the encoder, one layer, sees the whole partial solution
+    size = max(1, tokens * (layers + 1) // work)
+    device = labelled.instances.device
+    rows = torch.randint(len(labelled), (size,), generator=generator, device=device)
+    return decisions(problem, *_pick(labelled, rows), length, available, generator)
+
+
+def decisions(
+    problem: Problem,
+    instances: Instances,
+    solution: Solution,
+    length: int,
+    available: int,
+    generator: torch.Generator,
+) -> Batch:
+    """For each instance the decision with `available` nodes left in a random partial solution of the given length."""
+    instances = replace(instances, coords=symmetries(instances.coords, generator))
+    solution = problem.randomise(instances, solution, generator)
+    partial = problem.cut(instances, solution, length)
+    step = partial.steps - available
+    flag = partial.via_depot[:, step]
+    state = problem.vary_start(partial.instances, partial.state(step), flag, generator)
+    return Batch(partial.instances, state, flag.long())
+
+
+def symmetries(coords: Tensor, generator: torch.Generator) -> Tensor:
+    """Each instance (B, N, 2) turned or mirrored by one of the square's eight symmetries."""
+    draws = torch.randint(2, (3, len(coords), 1, 1), generator=generator, device=coords.device).bool()
+    swapped = torch.where(draws[0], coords.flip(2), coords)
+    mirror = torch.cat([draws[1], draws[2]], 2)
+    return torch.where(mirror, 1 - swapped, swapped)
+
+
+def _pick(labelled: Labelled, rows: Tensor) -> tuple[Instances, Solution]:
+    instances = labelled.instances
+    return (
+        replace(
+            instances,
+            coords=instances.coords[rows],
+            demands=None if instances.demands is None else instances.demands[rows],
+            capacity=None if instances.capacity is None else instances.capacity[rows],
+        ),
+        labelled.solution.rows(rows),
+    )

@@ -1,0 +1,22 @@
+"""Cross-entropy between the model's choice and the label's."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lehd.model.lehd import LEHD
+from lehd.problems.base import Problem
+from lehd.training.partial import Batch
+
+
+def cross_entropy(model: LEHD, problem: Problem, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Loss and whether the model's first choice is the label's, for each decision (B,)."""
+    embeddings = model.encode(problem.features(batch.instances, model.config.box))
+    logits = model.score(embeddings, batch.state, problem.context(batch.instances, batch.state)).float()
+    allowed = problem.feasible(batch.instances, batch.state)
+    if allowed is not None:
+        logits = logits.masked_fill(~allowed, -torch.inf)
+    log_probability = logits.flatten(1).log_softmax(1)
+    loss = -log_probability.gather(1, batch.action[:, None])[:, 0]
+    return loss, log_probability.argmax(1) == batch.action

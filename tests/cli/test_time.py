@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import lehd.solver
+from lehd.cli import clock, search
+from tests.cli.command import HARBOUR, lehd_command
+
+
+def test_time_limit_counts_from_the_start_of_the_process(searching, folder, monkeypatch):
+    now = SimpleNamespace(monotonic=lambda: 1000.0)
+    monkeypatch.setattr(search, "time", now)
+    lehd_command("solve", folder, "--time-limit", 10, obj=997.0)
+    first, *later = [call["time_limit"] for call in searching.calls]
+    assert first == 10 - 3 - search.LEAVING
+    assert later == [10 - search.LEAVING] * 2  # from when their turn begins
+
+
+def test_default_time_limit(searching, monkeypatch):
+    monkeypatch.setattr(search, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    lehd_command("solve", HARBOUR)
+    lehd_command("solve", HARBOUR, "--rrc", 0)
+    assert [call["time_limit"] for call in searching.calls] == [10 - search.LEAVING, None]
+
+
+def test_pictures_take_part_of_the_time(searching, tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    lehd_command("solve", HARBOUR, "--time-limit", 10, "--plot", tmp_path / "h.png")
+    drawing = search.DRAWING + 120 * search.DRAWING_PER_NODE
+    assert searching.calls[0]["time_limit"] == pytest.approx(10 - search.LEAVING - drawing)
+
+
+def test_no_time_left_still_gives_a_solution(searching):
+    run = lehd_command("solve", HARBOUR, "--time-limit", 1, obj=time.monotonic() - 60)
+    assert run.exit_code == 0
+    assert searching.calls[0]["time_limit"] == search.LEAST
+
+
+def test_ctrl_c_keeps_the_best_and_stops(searching, folder, tmp_path):
+    searching.interrupt_at = "harbour"
+    run = lehd_command("solve", folder, "-o", tmp_path / "out")
+    assert run.exit_code == 130
+    assert len(searching.calls) == 2  # the third file is left alone
+    assert sorted(os.listdir(tmp_path / "out")) == ["bakery.sol", "harbour.tour"]
+    assert ", stopped)" in run.stdout
+    assert "2 files solved" in run.stdout
+
+
+def test_ctrl_c_before_there_is_a_solution(monkeypatch):
+    def press(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lehd.solver, "solve", press, raising=False)
+    run = lehd_command("solve", HARBOUR)
+    assert (run.exit_code, run.stdout, run.stderr) == (130, "", "lehd: stopped\n")
+
+
+def test_age_of_the_process(monkeypatch):
+    monkeypatch.setattr(clock, "_IMPORTED", 500.0)
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: 502.0))
+    for age, start in ((2.5, 499.5), (9000.0, 500.0), (1.0, 500.0), (None, 500.0)):
+        monkeypatch.setattr(clock, "_age", lambda age=age: age)
+        assert clock.process_start() == start
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_age_is_that_of_the_process():
+    code = (
+        "import time; time.sleep(0.3); from lehd.cli import clock;"
+        "began = clock.process_start(); assert 0.2 < clock._IMPORTED - began < 10"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

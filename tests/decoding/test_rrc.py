@@ -1,0 +1,104 @@
+import itertools
+import random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lehd.decoding.rrc import random_reconstruct
+from lehd.decoding.stop import Stop, max_iterations
+from lehd.model.checkpoint import load_model, shipped_weights
+from lehd.problems import of
+from tests.builders import cvrp, generator, random_solution, tiny_model, tsp
+
+
+@given(st.sampled_from([tsp, cvrp]), st.integers(1, 20), st.integers(0, 1000), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_no_iteration_makes_any_solution_worse(make, size, seed, asymmetric):
+    instances = make(3, size, seed)
+    if asymmetric:
+        nodes = instances.num_nodes
+        instances = make(
+            3, size, seed, matrix=torch.rand(3, nodes, nodes, dtype=torch.float64, generator=generator(seed))
+        )
+    problem, solution = of(instances), random_solution(instances, seed)
+    costs = [problem.cost(instances, solution)]
+
+    def watch(iteration, solution):
+        problem.check(instances, solution)
+        costs.append(problem.cost(instances, solution))
+
+    random_reconstruct(
+        tiny_model(problem, seed),
+        problem,
+        instances,
+        solution,
+        max_iterations(8),
+        random.Random(seed),
+        on_iteration=watch,
+    )
+    for before, after in itertools.pairwise(costs):
+        assert (after <= before + 1e-9).all()
+
+
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_a_trained_model_improves_a_random_start(make):
+    instances = make(8, 20)
+    problem, solution = of(instances), random_solution(instances)
+    model = load_model(shipped_weights(problem.name))
+    better = random_reconstruct(model, problem, instances, solution, max_iterations(20), random.Random(0))
+    assert (problem.cost(instances, better) < 0.9 * problem.cost(instances, solution)).all()
+
+
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_the_same_seed_gives_the_same_solution(make):
+    instances = make(3, 15)
+    problem, solution = of(instances), random_solution(instances)
+    runs = [
+        random_reconstruct(tiny_model(problem), problem, instances, solution, max_iterations(10), random.Random(seed))
+        for seed in (4, 4, 5)
+    ]
+    assert torch.equal(runs[0].nodes, runs[1].nodes)
+    assert not torch.equal(runs[0].nodes, runs[2].nodes)
+
+
+def test_the_longest_length_is_kept(monkeypatch):
+    instances = tsp(2, 30)
+    problem, lengths = of(instances), []
+    cut = problem.cut
+
+    def spy(instances, solution, length):
+        lengths.append(length)
+        return cut(instances, solution, length)
+
+    monkeypatch.setattr(problem, "cut", spy, raising=False)
+    solution = random_solution(instances)
+    random_reconstruct(
+        tiny_model(problem), problem, instances, solution, max_iterations(80), random.Random(0), longest=9
+    )
+    assert (min(lengths), max(lengths)) == (4, 9)
+    lengths.clear()
+    random_reconstruct(tiny_model(problem), problem, instances, solution, max_iterations(200), random.Random(0))
+    assert (min(lengths), max(lengths)) == (4, 30)
+
+
+def test_out_of_time_returns_what_there_is():
+    instances = tsp(2, 12)
+    problem, solution = of(instances), random_solution(instances)
+    same = random_reconstruct(tiny_model(problem), problem, instances, solution, Stop(deadline=0.0), random.Random(0))
+    assert torch.equal(same.nodes, solution.nodes)
+
+
+def test_a_fleet_limit_is_not_given_up_for_cost():
+    """A start within the limit stays within it; a start beyond it may only come closer."""
+    for seed in range(6):
+        instances = cvrp(4, 15, seed, capacity=25)
+        problem, solution = of(instances), random_solution(instances, seed)
+        limit = solution.via_depot.sum(1) - torch.tensor([0, 1, 2, 3])
+        limited = cvrp(4, 15, seed, capacity=25, vehicles=limit.clamp(min=1))
+        start = problem.routes_too_many(limited, solution)
+        end = random_reconstruct(
+            tiny_model(problem, seed), problem, limited, solution, max_iterations(30), random.Random(seed)
+        )
+        assert (problem.routes_too_many(limited, end) <= start).all()

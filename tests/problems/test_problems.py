@@ -1,0 +1,106 @@
+"""What must hold for every problem."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lehd.errors import InfeasibleError
+from lehd.problems import of
+from lehd.types import Solution
+from tests.builders import cvrp, generator, random_solution, tsp
+
+makers = st.sampled_from([tsp, cvrp])
+seeds = st.integers(0, 10_000)
+
+
+@given(makers, st.integers(1, 30), seeds)
+@settings(max_examples=60, deadline=None)
+def test_randomise_keeps_cost_and_feasibility(make, size, seed):
+    instances = make(2, size, seed)
+    problem, solution = of(instances), random_solution(instances, seed)
+    rewritten = problem.randomise(instances, solution, generator(seed))
+    problem.check(instances, rewritten)
+    torch.testing.assert_close(problem.cost(instances, rewritten), problem.cost(instances, solution))
+
+
+@given(makers, st.integers(4, 30), seeds, st.data())
+@settings(max_examples=60, deadline=None)
+def test_sliced_states_equal_stepped_states(make, size, seed, data):
+    instances = make(2, size, seed)
+    problem, solution = of(instances), random_solution(instances, seed)
+    partial = problem.cut(instances, solution, data.draw(st.integers(3, size)))
+    state = partial.state()
+    for step in range(partial.steps):
+        sliced = partial.state(step)
+        assert torch.equal(state.start, sliced.start)
+        assert torch.equal(state.destination, sliced.destination)
+        assert torch.equal(state.resources, sliced.resources)
+        assert torch.equal(state.available.sort(1).values, sliced.available.sort(1).values)
+        label = sliced.available[:, :1]
+        slot = (state.available == label).long().argmax(1)
+        allowed = problem.feasible(partial.instances, state)
+        if allowed is not None:
+            flag = partial.via_depot[:, step].long()
+            assert allowed[torch.arange(2), slot, flag].all()
+        state = problem.advance(partial.instances, state, slot, partial.via_depot[:, step])
+    assert state.available.shape[1] == 0
+
+
+@given(makers, st.integers(4, 30), seeds, st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_partial_solution_costs_its_share_and_splices_back(make, size, seed, data):
+    """Replacing the suffix by another order changes the whole cost by exactly the change of the part."""
+    instances = make(2, size, seed)
+    problem, solution = of(instances), random_solution(instances, seed)
+    partial = problem.cut(instances, solution, data.draw(st.integers(3, size)))
+    state = partial.state()
+    # Another feasible order: the label's nodes reversed, each served on its own where there is a depot.
+    nodes = partial.path[:, 1:-1].flip(1)
+    via = torch.full_like(partial.via_depot, problem.actions_per_node == 2)
+    rollout = type("R", (), {"nodes": nodes, "via_depot": via})
+    both = [(partial.path[:, 1:-1], partial.via_depot), (nodes, via)]
+    part = [problem.path_cost(partial.instances, state.start, n, v, state.destination) for n, v in both]
+    spliced = problem.splice(solution, partial, rollout, torch.tensor([True, False]))
+    problem.check(instances, spliced)
+    change = problem.cost(instances, spliced) - problem.cost(instances, solution)
+    torch.testing.assert_close(change[0], part[1][0] - part[0][0])
+    assert change[1] == 0
+
+
+@given(makers, st.integers(1, 40), seeds)
+@settings(max_examples=40, deadline=None)
+def test_cheap_starts_are_feasible(make, size, seed):
+    instances = make(2, size, seed)
+    of(instances).check(instances, of(instances).cheap_start(instances))
+
+
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_check_finds_a_corrupted_last_row(make):
+    instances = make(3, 10)
+    problem, good = of(instances), random_solution(instances)
+    problem.check(instances, good)
+    nodes = good.nodes.clone()
+    nodes[-1, -1] = nodes[-1, 0]
+    missing = int(good.nodes[-1, -1])
+    with pytest.raises(InfeasibleError, match=rf"instance 2: node {min(missing, int(nodes[-1, 0]))} is"):
+        problem.check(instances, Solution(nodes, good.via_depot))
+    with pytest.raises(InfeasibleError, match="shape"):
+        problem.check(instances, Solution(good.nodes[:, :-1], good.via_depot[:, :-1]))
+    nodes[-1, -1] = 99
+    with pytest.raises(InfeasibleError, match="instance 2"):
+        problem.check(instances, Solution(nodes, good.via_depot))
+
+
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_reversal_needs_symmetric_distances(make):
+    """With one-way distances every rewriting must keep the direction of travel."""
+    plain = make(1, 10)
+    size = plain.num_nodes
+    matrix = torch.rand(1, size, size, dtype=torch.float64, generator=generator(5))
+    instances = make(1, 10, matrix=matrix)
+    assert not instances.symmetric
+    problem, solution = of(instances), random_solution(instances)
+    for seed in range(20):
+        rewritten = problem.randomise(instances, solution, generator(seed))
+        torch.testing.assert_close(problem.cost(instances, rewritten), problem.cost(instances, solution))

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lehd import problems
 from lehd.decoding.construct import best_rows, construct
-from lehd.decoding.rrc import SHORTEST, random_reconstruct
+from lehd.decoding.rrc import SHORTEST, random_reconstruct, strictly_shorter
 from lehd.decoding.select import GREEDY, Beam, Sample, Select
 from lehd.decoding.speed import Speed, measure_speed
 from lehd.decoding.stop import OutOfTime, Stop
@@ -141,7 +141,7 @@ class _Search:
         # The model sees the plane scaled to the unit square; distances are measured where they were given.
         self.instances: Instances = replace(instances, coords=unit_box(instances.coords), sites=sites).to(device)
         self.solution = problem.cheap_start(self.instances)
-        self.cost = self._cost()
+        self.cost = problem.cost(self.instances, self.solution).cpu()
         self.history: list[list[Incumbent]] = [[] for _ in range(len(instances))]
         self.first_cost: float | None = None
         self.iteration = 0
@@ -149,7 +149,9 @@ class _Search:
 
     def run(self, start: Solution | None, beam: int | None, sample: int | None, longest: int | None) -> None:
         try:
-            speed = None if self.stop.deadline is None else measure_speed(self.model, self.problem, self.instances)
+            speed = None
+            if self.stop.deadline is not None and not self.problem.trivial(self.instances):
+                speed = measure_speed(self.model, self.problem, self.instances, self.stop)
             self._first_solution(start, self._select(beam, sample), speed)
             random_reconstruct(
                 self.model,
@@ -204,11 +206,7 @@ class _Search:
         objective = [
             self.problem.objective(self.instances, *self.problem.path(each)) for each in (self.solution, constructed)
         ]
-        cheap = (objective[0] < objective[1])[:, None]
-        return Solution(
-            torch.where(cheap, self.solution.nodes, constructed.nodes),
-            torch.where(cheap, self.solution.via_depot, constructed.via_depot),
-        )
+        return self.solution.where(objective[0] < objective[1], constructed)
 
     def _longest(self, longest: int | None, speed: Speed | None) -> int | None:
         """The longest partial solution that can be reconstructed in a small part of the time left."""
@@ -218,19 +216,27 @@ class _Search:
 
     # ---- keeping the incumbent
 
-    def _cost(self) -> Tensor:
-        return self.problem.cost(self.instances, self.solution).cpu()
-
     def _keep(self, solution: Solution) -> None:
-        self.solution, old = solution, self.cost
-        self.cost = self._cost()
-        seconds = time.perf_counter() - self.begun
+        """Take over the first solution, and from then on what is strictly shorter than the incumbent."""
+        cost = self.problem.cost(self.instances, solution).cpu()
         first = self.first_cost is None
         if first:
-            self.first_cost = float(self.cost.double().mean())
-        rows = range(len(self.cost)) if first else (self.cost < old).nonzero()[:, 0].tolist()
-        for row in rows:
+            self.first_cost = float(cost.double().mean())
+            self.solution, self.cost, improved = solution, cost, list(range(len(cost)))
+        else:
+            shorter = self._better(solution, cost)
+            self.solution = solution.where(shorter.to(solution.nodes.device), self.solution)
+            self.cost, improved = torch.where(shorter, cost, self.cost), shorter.nonzero()[:, 0].tolist()
+        seconds = time.perf_counter() - self.begun
+        for row in improved:
             self.history[row].append(Incumbent(seconds, self.iteration, self.cost[row].item()))
+
+    def _better(self, solution: Solution, cost: Tensor) -> Tensor:
+        old, new = (self.problem.routes_too_many(self.instances, each) for each in (self.solution, solution))
+        shorter = strictly_shorter(cost, self.cost)
+        if old is None or new is None:
+            return shorter
+        return (new < old).cpu() | ((new == old).cpu() & shorter)
 
     def _on_iteration(self, iteration: int, solution: Solution) -> None:
         self.iteration = iteration

@@ -105,6 +105,12 @@ class Solution(_Tensors):
     def rows(self, which: Tensor | slice) -> Solution:
         return Solution(self.nodes[which], self.via_depot[which])
 
+    def where(self, mine: Tensor, other: Solution) -> Solution:
+        """These solutions in the rows (B,) that `mine` marks, the other ones elsewhere."""
+        mine = mine[:, None]
+        nodes = torch.where(mine, self.nodes, other.nodes)
+        return Solution(nodes, torch.where(mine, self.via_depot, other.via_depot))
+
 
 @dataclass(frozen=True)
 class State(_Tensors):

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from lehd.decoding.construct import construct
 from lehd.decoding.stop import OutOfTime, Stop
@@ -14,6 +15,7 @@ from lehd.problems.base import Problem
 from lehd.types import Instances, Solution
 
 SHORTEST = 4  # shorter partial solutions have nothing to decide
+NOISE = 1e-12  # relative: the same edges added up in another order differ by as much
 
 
 def random_reconstruct(
@@ -49,8 +51,13 @@ def random_reconstruct(
             problem.objective(partial.instances, state.start, nodes, via_depot, state.destination)
             for nodes, via_depot in ((state.available, partial.via_depot), (rollout.nodes, rollout.via_depot))
         )
-        solution = problem.splice(solution, partial, rollout, new < old)
+        solution = problem.splice(solution, partial, rollout, strictly_shorter(new, old))
         iteration += 1
         if on_iteration is not None:
             on_iteration(iteration, solution)
     return solution
+
+
+def strictly_shorter(new: Tensor, old: Tensor) -> Tensor:
+    """Where a cost is less than another by more than rounding; whole numbers are compared exactly."""
+    return new < old - NOISE * old.abs() if old.is_floating_point() else new < old

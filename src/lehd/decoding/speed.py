@@ -7,19 +7,20 @@ from dataclasses import dataclass
 
 import torch
 
-from lehd.decoding.construct import construct
+from lehd.decoding.stop import Stop
 from lehd.model.lehd import LEHD
+from lehd.model.precision import inference
 from lehd.problems.base import Problem
-from lehd.types import Instances
+from lehd.types import Instances, State
 
-PROBE = 48  # nodes in the measured construction
-QUADRATIC = 0.002  # a token of a sequence of n costs 1 + QUADRATIC · n times what it costs in a short one
+PROBES = {"cpu": (8, 160), "cuda": (8, 1024)}  # nodes in view in a small and in a large step
+QUADRATIC = 0.003  # a node in a view of n costs 1 + QUADRATIC · n times what it costs in a small view
 
 
 @dataclass(frozen=True)
 class Speed:
     per_step: float  # seconds a step takes however small
-    per_token: float  # seconds for each node in view of each row, in a short sequence
+    per_token: float  # further seconds for each node in view of each row, in a small view
 
     def seconds(self, rows: int, nodes: int) -> float:
         """Time to construct `rows` paths through so many nodes."""
@@ -37,27 +38,30 @@ class Speed:
         return low
 
 
-def measure_speed(model: LEHD, problem: Problem, instances: Instances) -> Speed:
-    """Time two short constructions from the cheap start's first nodes."""
-    one = instances.rows(slice(1))
-    nodes = one.num_nodes
-    short = one.take(torch.arange(min(nodes, PROBE), device=one.device)[None])
-    state = problem.initial_state(short)
-    few = min(4, state.available.shape[1])
-    if few == 0:
-        return Speed(1e-6, 1e-9)
+def measure_speed(model: LEHD, problem: Problem, instances: Instances, stop: Stop) -> Speed:
+    """Time a small and a large decoding step, each a few times where that is next to nothing of the time left."""
+    device = instances.device
+    some = instances.rows(slice(1)).take(torch.arange(min(instances.num_nodes, 8), device=device)[None])
+    small, large = PROBES.get(device.type, PROBES["cpu"])
+    with inference(device):
+        embeddings = model.encode(problem.features(some, model.config.box))
+        begin = problem.initial_state(some)
 
-    def run(steps: int) -> float:
-        part = type(state)(state.instance, state.start, state.destination, state.available[:, :steps], state.resources)
-        begun = time.perf_counter()
-        construct(model, problem, short, part)
-        if one.device.type == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter() - begun
+        def step(nodes: int) -> float:
+            view = torch.arange(nodes, device=device)[None] % some.num_nodes
+            state = State(begin.instance, begin.start, begin.destination, view, begin.resources)
+            begun = time.perf_counter()
+            model.score(embeddings, state, problem.context(some, state)).argmax(1)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            return time.perf_counter() - begun
 
-    run(few)  # the first call of all pays for initialisation
-    per_step = min(run(few), run(few)) / few
-    full = state.available.shape[1]
-    spent = min(run(full), run(full))
-    tokens = full**2 / 2 + QUADRATIC * full**3 / 3
-    return Speed(per_step, max((spent - full * per_step) / tokens, 1e-9))
+        step(small)  # the very first call pays for initialisation
+        limit = time.perf_counter() + 0.02 * max(0.0, stop.time_left())
+        times = {nodes: step(nodes) for nodes in (small, large)}
+        for _ in range(4):
+            if time.perf_counter() < limit:
+                times = {nodes: min(seconds, step(nodes)) for nodes, seconds in times.items()}
+    overhead = 1.2  # what a construction does besides scoring
+    tokens = large * (1 + QUADRATIC * large) - small
+    return Speed(overhead * times[small], max(overhead * (times[large] - times[small]) / tokens, 1e-9))

@@ -86,10 +86,7 @@ class CVRP(Problem):
             return sweep
         packed = pack_tightly(instances, nodes)
         shorter = self.objective(instances, *self.path(packed)) < self.objective(instances, *self.path(sweep))
-        return Solution(
-            torch.where(shorter[:, None], packed.nodes, sweep.nodes),
-            torch.where(shorter[:, None], packed.via_depot, sweep.via_depot),
-        )
+        return packed.where(shorter, sweep)
 
     def randomise(self, instances: Instances, solution: Solution, generator: torch.Generator) -> Solution:
         """Routes by angle, rotated by a random number of routes; if distances are symmetric, the sequence and each

@@ -1,0 +1,139 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from lehd.data.dataset import Labelled
+from lehd.errors import LehdError
+from lehd.model.checkpoint import load_model
+from lehd.model.lehd import LEHD, ModelConfig
+from lehd.problems import PROBLEMS
+from lehd.training.loop import Data, TrainConfig, Trainer, read_config, train
+from lehd.types import Instances, Solution
+
+SMALL = ModelConfig(dim=16, heads=2, feed_forward=32, decoder_layers=1)
+
+
+def circle_labels(count=200, nodes=8, seed=0):
+    """Points on a circle: the shortest tour goes around it."""
+    rng = np.random.default_rng(seed)
+    angles = np.sort(rng.uniform(0, 2 * np.pi, (count, nodes)), axis=1)
+    order = np.stack([rng.permutation(nodes) for _ in range(count)])
+    places = np.empty_like(angles)
+    np.put_along_axis(places, order, angles, 1)
+    return np.stack([np.cos(places), np.sin(places)], 2).astype(np.float32), order
+
+
+@pytest.fixture
+def data(tmp_path):
+    coords, order = circle_labels()
+    np.savez(tmp_path / "circle.npz", coords=coords, nodes=order)
+    return tmp_path
+
+
+CONFIG = TrainConfig(
+    data=("circle.npz",), steps=200, tokens=1500, warmup=5, learning_rate=5e-3, held_out=40, model=SMALL, log_every=0.05
+)
+
+
+def test_training_learns_and_leaves_a_log_and_weights(data, tmp_path):
+    train(CONFIG, tmp_path / "run", data, device="cpu")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    last = lines[-1]
+    assert last["step"] == 200
+    assert last["skipped"] == 0
+    assert last["validation_loss"] < 0.5 * np.log(4)  # guessing among the available nodes would be about log 4
+    assert last["greedy_gap"] < 25
+    model = load_model(tmp_path / "run" / "weights.safetensors")
+    assert model.config == SMALL
+
+
+def test_the_same_seed_trains_the_same_model(data, tmp_path):
+    config = replace(CONFIG, steps=5)
+    first, second = (train(config, tmp_path / name, data, device="cpu") for name in "ab")
+    for a, b in zip(first.parameters(), second.parameters()):
+        assert torch.equal(a, b)
+
+
+def test_training_goes_on_from_given_weights(data, tmp_path):
+    train(CONFIG, tmp_path / "first", data, device="cpu")
+    again = replace(CONFIG, steps=1, learning_rate=1e-9)
+    model = train(again, tmp_path / "second", data, tmp_path / "first" / "weights.safetensors", device="cpu")
+    before = load_model(tmp_path / "first" / "weights.safetensors")
+    for a, b in zip(model.parameters(), before.parameters()):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+def trainer(**changes):
+    coords, order = circle_labels(60)
+    labelled = Labelled(Instances(torch.as_tensor(coords)), Solution(torch.as_tensor(order), torch.zeros(60, 8).bool()))
+    config = replace(CONFIG, held_out=10, **changes)
+    torch.manual_seed(0)
+    return Trainer(config, LEHD(SMALL), Data([labelled], (), 10, torch.device("cpu")), torch.device("cpu"))
+
+
+def test_a_step_that_is_not_finite_is_skipped_and_counted():
+    run = trainer()
+    run.train_step()
+    before = [p.detach().clone() for p in run.model.parameters()]
+    run.data.parts[0].instances.coords.fill_(float("nan"))
+    run.train_step()
+    assert run.line()["skipped"] == 1
+    for now, old in zip(run.model.parameters(), before):
+        assert torch.isfinite(now).all()
+        assert (now - old).abs().max() < 0.1
+
+
+def test_the_learning_rate_warms_up_and_falls_to_zero():
+    run = trainer(steps=100, warmup=10, decay_from=0.5, learning_rate=1.0)
+    rates = []
+    for run.step in range(101):
+        rates.append(run.learning_rate())
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[9] == rates[50] == 1.0
+    assert rates[75] == pytest.approx(0.5)
+    assert rates[100] == 0.0
+    run = trainer(steps=100, warmup=1, decay_from=1.0, learning_rate=1.0)
+    run.step = 99
+    assert run.learning_rate() == 1.0
+
+
+def test_held_out_labels_are_not_trained_on():
+    coords, order = circle_labels(60)
+    labelled = Labelled(Instances(torch.as_tensor(coords)), Solution(torch.as_tensor(order), torch.zeros(60, 8).bool()))
+    data = Data([labelled], (), 10, torch.device("cpu"))
+    assert torch.equal(data.validation.instances.coords, labelled.instances.coords[:10])
+    assert torch.equal(data.parts[0].instances.coords, labelled.instances.coords[10:])
+    with pytest.raises(LehdError, match="held out"):
+        Data([labelled], (), 60, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("steps = 1\nsecnds = 2", "secnds"),
+        ("data = []", "give one"),
+        ("steps = 1\nseconds = 2.0", "give one"),
+        ("steps = 0", "positive"),
+        ('steps = 1\nproblem = "VRPTW"', "VRPTW"),
+        ("steps = ", "x.toml"),
+        ("steps = 1\n[model]\ndepth = 3", "depth"),
+        ('steps = 1\ndata = ["a"]\nshares = [0.5, 0.5]', "shares"),
+    ],
+)
+def test_bad_configurations_are_refused(tmp_path, text, message):
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    with pytest.raises(LehdError, match=message):
+        read_config(path)
+
+
+@pytest.mark.parametrize("name", ["tsp100", "cvrp100"])
+def test_the_shipped_configurations_are_valid(name, request):
+    config = read_config(request.config.rootpath / "configs" / f"{name}.toml")
+    problem = PROBLEMS[config.problem]
+    assert config.model.num_features == problem.num_features
+    assert config.model.num_resources == problem.num_resources
+    assert config.model.actions_per_node == problem.actions_per_node

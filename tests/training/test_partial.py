@@ -1,0 +1,72 @@
+import random
+
+import pytest
+import torch
+
+from lehd.data.dataset import Labelled
+from lehd.problems import of
+from lehd.training.partial import decisions, sample_batch, symmetries
+from lehd.training.supervised import cross_entropy
+from tests.builders import cvrp, generator, random_solution, tiny_model, tsp
+
+
+def test_the_eight_symmetries_all_occur_and_keep_distances():
+    square = torch.tensor([[[0.1, 0.2], [0.9, 0.3], [0.4, 0.8]]]).expand(400, -1, -1)
+    turned = symmetries(square, generator(0))
+    assert len(torch.unique(turned.reshape(400, -1), dim=0)) == 8
+    torch.testing.assert_close(torch.cdist(turned, turned), torch.cdist(square, square), atol=1e-6, rtol=1e-5)
+    assert turned.min() >= 0
+    assert turned.max() <= 1
+
+
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_the_labels_choice_is_allowed_and_in_slot_zero(make):
+    instances = make(300, 12)
+    problem = of(instances)
+    batch = decisions(problem, instances, random_solution(instances), 9, 5, generator(1))
+    assert batch.state.available.shape == (300, 5)
+    allowed = problem.feasible(batch.instances, batch.state)
+    assert batch.action.max() < problem.actions_per_node  # slot 0, with or without the depot
+    if allowed is not None:
+        assert allowed.flatten(1).gather(1, batch.action[:, None]).all()
+
+
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_batches_cover_all_lengths_and_cost_the_same(make):
+    instances = make(50, 12)
+    problem, rng = of(instances), random.Random(0)
+    labelled = Labelled(instances, random_solution(instances))
+    seen, lengths = set(), set()
+    for _ in range(300):
+        batch = sample_batch(problem, labelled, 1000, 6, rng, generator(rng.getrandbits(30)))
+        available, nodes = batch.state.available.shape[1], batch.instances.num_nodes
+        seen.add(available)
+        lengths.add(nodes)
+        work = len(batch.action) * (6 * (available + 2) + nodes)
+        assert 5500 < work < 8000
+    assert seen == set(range(2, 11) if problem.name == "TSP" else range(1, 13))
+    # A CVRP part has the depot, the starting customer and up to 12 more; all 12 start at the depot.
+    assert lengths == set(range(4, 13) if problem.name == "TSP" else range(3, 14))
+
+
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_cross_entropy_is_that_of_the_label(make):
+    instances = make(20, 10)
+    problem = of(instances)
+    model = tiny_model(problem)
+    batch = decisions(problem, instances, random_solution(instances), 8, 5, generator(0))
+    with torch.no_grad():
+        loss, right = cross_entropy(model, problem, batch)
+    state = batch.state
+    logits = model.score(
+        model.encode(problem.features(batch.instances, True)), state, problem.context(batch.instances, state)
+    )
+    allowed = problem.feasible(batch.instances, state)
+    for row in range(20):
+        scores_of_all = logits[row].detach().flatten().double()
+        scores = scores_of_all
+        if allowed is not None:
+            scores = scores[allowed[row].flatten()]
+        label = scores_of_all[batch.action[row]]
+        assert float(loss[row]) == pytest.approx(float(scores.logsumexp(0) - label), abs=1e-4)
+        assert bool(right[row]) == bool(label >= scores.max())

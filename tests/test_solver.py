@@ -198,11 +198,10 @@ def test_an_interrupt_keeps_the_best_so_far(phase):
 def test_an_infeasible_search_result_never_leaves(monkeypatch):
     """Whatever goes wrong in the search, the check before the answer catches it."""
 
-    def broken(model, problem, instances, solution, *rest):
-        on_iteration = rest[-1]
+    def broken(model, problem, instances, solution, *rest, on_iteration, **options):
         on_iteration(1, replace(solution, nodes=torch.zeros_like(solution.nodes)))
 
-    monkeypatch.setattr("lehd.solver.random_reconstruct", broken)
+    monkeypatch.setattr("lehd.search.random_reconstruct", broken)
     with pytest.raises(lehd.InfeasibleError):
         solve(COORDS)
 

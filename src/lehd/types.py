@@ -77,16 +77,19 @@ class Instances(_Tensors):
         assert self.rule.measure is not None
         return self.rule.measure(sites[rows, a], sites[rows, b])
 
-    def take(self, nodes: Tensor) -> Instances:
-        """The same instances with only the given nodes (B, n), in that order."""
-        rows = torch.arange(len(self), device=nodes.device)[:, None]
-        return replace(
-            self,
+    def take(self, nodes: Tensor, instance: Tensor | None = None) -> Instances:
+        """Instances of the given nodes (R, n) alone, in that order; row r comes from instance[r], by default from r."""
+        if instance is None:
+            instance = torch.arange(len(self), device=nodes.device)
+        rows = instance[:, None]
+        return Instances(
             coords=self.coords[rows, nodes],
+            rule=self.rule,
             sites=None if self.sites is None else self.sites[rows, nodes],
             matrix=None if self.matrix is None else self.matrix[rows[..., None], nodes[:, :, None], nodes[:, None, :]],
             demands=None if self.demands is None else self.demands[rows, nodes],
-            node_names=(),
+            capacity=None if self.capacity is None else self.capacity[instance],
+            vehicles=None if self.vehicles is None else self.vehicles[instance],
         )
 
     def rows(self, which: slice) -> Instances:
@@ -135,14 +138,17 @@ class State(_Tensors):
 
 @dataclass(frozen=True)
 class PartialSolution(_Tensors):
-    """The last S decisions of a solution, as a small problem of its own: nodes are renumbered in label order."""
+    """S consecutive decisions of a solution, as a small problem of its own: nodes are renumbered in label order.
 
-    instances: Instances  # only the nodes that matter
-    nodes: Tensor  # (B, n) the original number of each renumbered node
-    path: Tensor  # (B, S + 2) starting node, the S nodes to be placed in label order, destination node
-    via_depot: Tensor  # (B, S) the label's flags
-    resources: Tensor  # (B, S, any) before each decision
-    offset: int  # where its first decision stands in the whole solution
+    There are R of them, one or several disjoint ones of each solution, those of one solution side by side.
+    """
+
+    instances: Instances  # (R of them) only the nodes that matter
+    nodes: Tensor  # (R, n) the original number of each renumbered node
+    path: Tensor  # (R, S + 2) starting node, the S nodes to be placed in label order, destination node
+    via_depot: Tensor  # (R, S) the label's flags
+    resources: Tensor  # (R, S, any) before each decision
+    offset: Tensor  # (R,) where its first decision stands in the whole solution; negative: nowhere, it does not count
 
     @property
     def steps(self) -> int:

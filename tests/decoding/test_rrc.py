@@ -13,9 +13,9 @@ from lehd.problems import of
 from tests.builders import cvrp, generator, random_solution, tiny_model, tsp
 
 
-@given(st.sampled_from([tsp, cvrp]), st.integers(1, 20), st.integers(0, 1000), st.booleans())
-@settings(max_examples=25, deadline=None)
-def test_no_iteration_makes_any_solution_worse(make, size, seed, asymmetric):
+@given(st.sampled_from([tsp, cvrp]), st.integers(1, 30), st.integers(0, 1000), st.booleans(), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_no_iteration_makes_any_solution_worse(make, size, seed, asymmetric, parallel):
     instances = make(3, size, seed)
     if asymmetric:
         nodes = instances.num_nodes
@@ -36,18 +36,22 @@ def test_no_iteration_makes_any_solution_worse(make, size, seed, asymmetric):
         solution,
         max_iterations(8),
         random.Random(seed),
+        parallel=parallel,
         on_iteration=watch,
     )
     for before, after in itertools.pairwise(costs):
         assert (after <= before + 1e-9).all()
 
 
+@pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("make", [tsp, cvrp])
-def test_a_trained_model_improves_a_random_start(make):
+def test_a_trained_model_improves_a_random_start(make, parallel):
     instances = make(8, 20)
     problem, solution = of(instances), random_solution(instances)
     model = load_model(shipped_weights(problem.name))
-    better = random_reconstruct(model, problem, instances, solution, max_iterations(20), random.Random(0))
+    better = random_reconstruct(
+        model, problem, instances, solution, max_iterations(20), random.Random(0), parallel=parallel
+    )
     assert (problem.cost(instances, better) < 0.9 * problem.cost(instances, solution)).all()
 
 
@@ -68,9 +72,9 @@ def test_the_longest_length_is_kept(monkeypatch):
     problem, lengths = of(instances), []
     cut = problem.cut
 
-    def spy(instances, solution, length):
+    def spy(instances, solution, length, count):
         lengths.append(length)
-        return cut(instances, solution, length)
+        return cut(instances, solution, length, count)
 
     monkeypatch.setattr(problem, "cut", spy, raising=False)
     solution = random_solution(instances)
@@ -98,7 +102,14 @@ def test_a_fleet_limit_is_not_given_up_for_cost():
         limit = solution.via_depot.sum(1) - torch.tensor([0, 1, 2, 3])
         limited = cvrp(4, 15, seed, capacity=25, vehicles=limit.clamp(min=1))
         start = problem.routes_too_many(limited, solution)
-        end = random_reconstruct(
-            tiny_model(problem, seed), problem, limited, solution, max_iterations(30), random.Random(seed)
-        )
-        assert (problem.routes_too_many(limited, end) <= start).all()
+        for parallel in (False, True):
+            end = random_reconstruct(
+                tiny_model(problem, seed),
+                problem,
+                limited,
+                solution,
+                max_iterations(30),
+                random.Random(seed),
+                parallel=parallel,
+            )
+            assert (problem.routes_too_many(limited, end) <= start).all()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lehd.errors import InfeasibleError
 from lehd.problems import of
-from lehd.types import Solution
+from lehd.types import Rollout, Solution
 from tests.builders import cvrp, generator, random_solution, tsp
 
 makers = st.sampled_from([tsp, cvrp])
@@ -58,7 +58,7 @@ def test_a_partial_solution_costs_its_share_and_splices_back(make, size, seed, d
     # Another feasible order: the label's nodes reversed, each served on its own where there is a depot.
     nodes = partial.path[:, 1:-1].flip(1)
     via = torch.full_like(partial.via_depot, problem.actions_per_node == 2)
-    rollout = type("R", (), {"nodes": nodes, "via_depot": via})
+    rollout = Rollout(nodes, via, torch.zeros(2))
     both = [(partial.path[:, 1:-1], partial.via_depot), (nodes, via)]
     part = [problem.path_cost(partial.instances, state.start, n, v, state.destination) for n, v in both]
     spliced = problem.splice(solution, partial, rollout, torch.tensor([True, False]))
@@ -66,6 +66,30 @@ def test_a_partial_solution_costs_its_share_and_splices_back(make, size, seed, d
     change = problem.cost(instances, spliced) - problem.cost(instances, solution)
     torch.testing.assert_close(change[0], part[1][0] - part[0][0])
     assert change[1] == 0
+
+
+@given(makers, st.integers(8, 40), seeds, st.data())
+@settings(max_examples=60, deadline=None)
+def test_disjoint_parts_are_accepted_each_on_its_own(make, size, seed, data):
+    """Any choice of parts can be replaced at once, and the whole cost changes by the sum of their changes."""
+    instances = make(3, size, seed)
+    problem, solution = of(instances), random_solution(instances, seed)
+    length = data.draw(st.integers(3, size // 2))
+    count = size // length
+    partial = problem.cut(instances, solution, length, count)
+    state = partial.state()
+    nodes = partial.path[:, 1:-1].flip(1)
+    via = torch.full_like(partial.via_depot, problem.actions_per_node == 2)
+    rollout = Rollout(nodes, via, torch.zeros(len(nodes)))
+    both = [(partial.path[:, 1:-1], partial.via_depot), (nodes, via)]
+    before, after = (problem.path_cost(partial.instances, state.start, n, v, state.destination) for n, v in both)
+    chosen = torch.rand(len(nodes), generator=generator(seed)) < 0.5
+    spliced = problem.splice(solution, partial, rollout, chosen)
+    problem.check(instances, spliced)
+    real = chosen & (partial.offset >= 0)
+    change = torch.where(real, after - before, 0.0).view(3, count).sum(1)
+    torch.testing.assert_close(problem.cost(instances, spliced), problem.cost(instances, solution) + change)
+    assert (partial.offset.view(3, count).amax(1) >= 0).all()
 
 
 @given(makers, st.integers(1, 40), seeds)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lehd.decoding.select import GREEDY, Select
 from lehd.decoding.stop import OutOfTime, Stop
+from lehd.decoding.view import score_all, score_nearest
 from lehd.model.lehd import LEHD
 from lehd.model.precision import inference
 from lehd.problems.base import Problem
@@ -22,11 +23,13 @@ def construct(
     instances: Instances,
     state: State,
     select: Select = GREEDY,
+    nearest: int | None = None,
     stop: Stop | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> Rollout:
     """Let the model decide until no node is left. The rollout has `select.width` rows for each row of the state.
 
+    With `nearest`, a state of more nodes is shown to the model only in part: so many near ones, embedded at every step.
     Raises OutOfTime if `stop` runs out of time on the way.
     """
     state = state.repeat(select.width)
@@ -36,19 +39,24 @@ def construct(
     via_depot = torch.empty(rows, steps, dtype=torch.bool, device=device)
     total = select.first_total(rows, device)
     actions = problem.actions_per_node
+    whole = nearest is None or steps <= nearest
     with inference(device):
-        embeddings = model.encode(problem.features(instances, model.config.box))
+        embeddings = model.encode(problem.features(instances, model.config.box)) if whole else None
         for step in range(steps):
             if stop is not None and stop.out_of_time():
                 raise OutOfTime
-            logits = model.score(embeddings, state, problem.context(instances, state)).float()
-            allowed = problem.feasible(instances, state)
-            if allowed is not None:
-                logits = logits.masked_fill(~allowed, -torch.inf)
+            slots = None
+            if embeddings is not None:
+                logits = score_all(model, problem, instances, embeddings, state)
+            else:
+                logits, slots = score_nearest(model, problem, instances, state, nearest or steps)
             action, total, parent = select(logits.flatten(1).log_softmax(1), total)
             if parent is not None:
                 state, nodes, via_depot = state.rows(parent), nodes[parent], via_depot[parent]
+                slots = None if slots is None else slots[parent]
             slot, flag = action // actions, action % actions == 1
+            if slots is not None:
+                slot = slots.gather(1, slot[:, None])[:, 0]
             state = problem.advance(instances, state, slot, flag)
             nodes[:, step], via_depot[:, step] = state.start, flag
             if on_step is not None:

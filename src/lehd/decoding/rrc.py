@@ -26,12 +26,15 @@ def random_reconstruct(
     stop: Stop,
     rng: random.Random,
     longest: int | None = None,
+    parallel: bool = False,
+    nearest: int | None = None,
     on_iteration: Callable[[int, Solution], None] | None = None,
 ) -> Solution:
     """Improve the solutions of all instances until `stop`; none of them ever gets worse.
 
     Each iteration draws one length, uniform from 4 to the number of nodes or to `longest`, and for every instance a
-    position and direction of its own.
+    position and direction of its own. The paper reconstructs one partial solution of each instance at a time.
+    `parallel` cuts as many disjoint ones as fit and keeps or drops each on its own: with fixed ends they never meet.
     """
     size = solution.nodes.shape[1]
     upper = size if longest is None else min(longest, size)
@@ -41,10 +44,11 @@ def random_reconstruct(
     iteration = 0
     while not problem.trivial(instances) and not stop.done(iteration):
         solution = problem.randomise(instances, solution, generator)
-        partial = problem.cut(instances, solution, rng.randint(lower, upper))
+        length = rng.randint(lower, upper)
+        partial = problem.cut(instances, solution, length, size // length if parallel else 1)
         state = partial.state()
         try:
-            rollout = construct(model, problem, partial.instances, state, stop=stop)
+            rollout = construct(model, problem, partial.instances, state, nearest=nearest, stop=stop)
         except OutOfTime:
             break
         old, new = (

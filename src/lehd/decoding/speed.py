@@ -14,6 +14,7 @@ from lehd.problems.base import Problem
 from lehd.types import Instances, State
 
 PROBES = {"cpu": (8, 160), "cuda": (8, 1024)}  # nodes in view in a small and in a large step
+SEARCH = 0.002  # finding the nearest costs as much per available node, compared with a node in view
 QUADRATIC = 0.003  # a node in a view of n costs 1 + QUADRATIC · n times what it costs in a small view
 
 
@@ -22,20 +23,14 @@ class Speed:
     per_step: float  # seconds a step takes however small
     per_token: float  # further seconds for each node in view of each row, in a small view
 
-    def seconds(self, rows: int, nodes: int) -> float:
-        """Time to construct `rows` paths through so many nodes."""
-        tokens = nodes**2 / 2 + QUADRATIC * nodes**3 / 3
+    def seconds(self, rows: int, nodes: int, nearest: int | None = None) -> float:
+        """Time to construct `rows` paths through so many nodes, with all or only the nearest of them in view."""
+        if nearest is not None and nodes > nearest:
+            view = nearest * (1 + QUADRATIC * nearest) * 7 / 6  # the encoder, the seventh layer, runs at every step too
+            tokens = nodes * view + SEARCH * nodes**2 / 2
+        else:
+            tokens = nodes**2 / 2 + QUADRATIC * nodes**3 / 3
         return nodes * self.per_step + rows * self.per_token * tokens
-
-    def longest(self, rows: int, seconds: float) -> int:
-        """The most nodes that can be placed in the given time."""
-        low, high = 0, 1
-        while self.seconds(rows, high) <= seconds and high < 1 << 30:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.seconds(rows, middle) <= seconds else (low, middle)
-        return low
 
 
 def measure_speed(model: LEHD, problem: Problem, instances: Instances, stop: Stop) -> Speed:

@@ -15,7 +15,6 @@ def solve_cvrp(
     """Routes of customers 1..n for one instance with its depot in row 0."""
     import hygese
 
-    solver = hygese.Solver(hygese.AlgorithmParameters(timeLimit=seconds, seed=seed, **SMALL), verbose=False)
     scale = 1000 / max(float(np.ptp(coords, axis=0).max()), 1e-12)  # HGS' own tolerances expect lengths of this order
     x, y = (coords.astype(np.float64) * scale).T
     data = {
@@ -25,6 +24,13 @@ def solve_cvrp(
         "vehicle_capacity": float(capacity),
         "service_times": np.zeros(len(x)),
         "depot": 0,
+        # By default HGS allows few more routes than the demands add up to, and finds nothing where they pack badly.
+        "num_vehicles": len(x) - 1,
     }
-    routes: list[list[int]] = solver.solve_cvrp(data, rounding=False).routes
-    return routes
+    for limit in (seconds, 10 * seconds):  # where capacities are tight, the first feasible solution can take longer
+        parameters = hygese.AlgorithmParameters(timeLimit=limit, seed=seed, **SMALL)
+        found = hygese.Solver(parameters, verbose=False).solve_cvrp(data, rounding=False).routes
+        routes: list[list[int]] = [route for route in found if route]
+        if sum(map(len, routes)) == len(x) - 1:
+            return routes
+    raise RuntimeError(f"HGS found no feasible solution in {limit:g} s")

@@ -29,7 +29,7 @@ def label_shard(recipe: str, customers: int, shard: int, seconds: float, folder:
     cost = np.zeros(SHARD, np.float32)
     for row in range(SHARD):
         coords, demands, capacity = instances.coords[row], instances.demands[row], int(instances.capacity[row])
-        routes = [route for route in solve_cvrp(coords, demands, capacity, seconds) if route]
+        routes = solve_cvrp(coords, demands, capacity, seconds)
         nodes[row] = [node for route in routes for node in route]
         via[row] = [place == 0 for route in routes for place in range(len(route))]
         stops = coords[[0, *(node for route in routes for node in [*route, 0])]].astype(np.float64)
@@ -83,7 +83,8 @@ def main() -> None:
         for done, future in enumerate(as_completed(waiting), 1):
             if future.cancelled():
                 continue
-            future.result()
+            if future.exception() is not None:
+                print(f"a shard was left out: {future.exception()}", flush=True)
             elapsed = time.perf_counter() - begun
             print(f"{done}/{len(missing)} shards, {done * SHARD / elapsed:.1f} instances/s", flush=True)
             if elapsed > options.budget:

@@ -21,10 +21,12 @@ from lehd.errors import InfeasibleError
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
 
 
-def unit_box(coords: Tensor) -> Tensor:
-    """Positions (B, N, 2) moved and scaled, both axes alike, so that the longer side of their box is [0, 1]."""
-    low = coords.amin(1, keepdim=True)
-    span = (coords.amax(1, keepdim=True) - low).amax(2, keepdim=True)
+def unit_box(coords: Tensor, around: Tensor | None = None) -> Tensor:
+    """Positions (B, N, 2) moved and scaled, both axes alike, so that the longer side of the box of all of them, or of
+    those `around`, is [0, 1]."""
+    inside = coords if around is None else around
+    low = inside.amin(1, keepdim=True)
+    span = (inside.amax(1, keepdim=True) - low).amax(2, keepdim=True)
     return (coords - low) / torch.where(span > 0, span, 1)
 
 
@@ -34,6 +36,7 @@ class Problem(ABC):
     num_resources: int  # how many of the resources the model sees
     actions_per_node: int  # 1: direct; 2: direct, or via the depot
     fixed_in_suffix: int  # entries of a partial solution that are not to be decided
+    whole_up_to: int  # nodes up to which the model does better with all of them in view than with the nearest
     first_node: int  # the lowest number among the nodes to visit: 1 where node 0 is a depot
 
     # ---- what the model sees
@@ -45,6 +48,16 @@ class Problem(ABC):
     @abstractmethod
     def context(self, instances: Instances, state: State) -> Tensor:
         """Resources as the model sees them (R, C), float32."""
+
+    def nearest(self, instances: Instances, state: State, count: int) -> Tensor:
+        """The slots (R, k) of the `count` available nodes, or fewer, that are likeliest to come next."""
+        row = state.instance[:, None]
+        away = instances.coords[row, state.available] - instances.coords[row, state.start[:, None]]
+        return away.square().sum(2).topk(min(count, away.shape[1]), dim=1, largest=False).indices
+
+    def neighbourhood_box(self, coords: Tensor) -> Tensor:
+        """Positions (R, 2 + k, 2) of starting node, destination node and neighbours, scaled for the model."""
+        return unit_box(coords)
 
     # ---- how a solution comes about
 
@@ -87,16 +100,23 @@ class Problem(ABC):
         """An equivalent solution of the same cost, in which other entries come last."""
 
     @abstractmethod
-    def cut(self, instances: Instances, solution: Solution, length: int) -> PartialSolution:
-        """The last `length` nodes of a solution as a problem of their own."""
+    def cut(self, instances: Instances, solution: Solution, length: int, count: int = 1) -> PartialSolution:
+        """The last `length` nodes of a solution as a problem of their own, and `count` - 1 more such before them."""
 
     def splice(self, solution: Solution, partial: PartialSolution, rollout: Rollout, where: Tensor) -> Solution:
-        """The solution with the partial solution's decisions replaced by the rollout's, in the rows (B,) `where`."""
-        steps = slice(partial.offset, partial.offset + partial.steps)
-        nodes, via_depot = solution.nodes.clone(), solution.via_depot.clone()
-        nodes[:, steps] = torch.where(where[:, None], partial.nodes.gather(1, rollout.nodes), nodes[:, steps])
-        via_depot[:, steps] = torch.where(where[:, None], rollout.via_depot, via_depot[:, steps])
-        return Solution(nodes, via_depot)
+        """The solution with the partial solution's decisions replaced by the rollout's, in the rows (R,) `where`."""
+        size, length = solution.nodes.shape
+        count = len(partial.offset) // size
+        places = partial.offset[:, None] + torch.arange(partial.steps, device=where.device)
+        # What is not taken over goes to a column of its own, which is dropped.
+        places = torch.where((where & (partial.offset >= 0))[:, None], places, length).view(size, count * partial.steps)
+
+        def put(old: Tensor, new: Tensor) -> Tensor:
+            padded = torch.cat([old, old[:, :1]], 1)
+            return padded.scatter(1, places, new.reshape(places.shape))[:, :-1]
+
+        new = partial.nodes.gather(1, rollout.nodes)
+        return Solution(put(solution.nodes, new), put(solution.via_depot, rollout.via_depot))
 
     def vary_start(self, instances: Instances, state: State, via_depot: Tensor, generator: torch.Generator) -> State:
         """Another state with the same right decision, for training; `via_depot` (R,) is that decision's flag."""

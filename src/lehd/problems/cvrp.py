@@ -20,6 +20,7 @@ from lehd.problems.base import Problem, instance_name, unit_box
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
 
 NO_LIMIT = 1 << 40  # more routes than anybody drives
+NEAREST_SHARES = (0.4, 0.25, 0.25, 0.1)  # near the customer, in its direction, on its way to the depot, near the depot
 DEPOT_STARTS = 0.3  # share of the via-depot decisions that training also shows from the depot
 ROUNDING = 1e-6  # of the capacity: what adding up fractional demands, perhaps given in single precision, may lose
 
@@ -27,6 +28,7 @@ ROUNDING = 1e-6  # of the capacity: what adding up fractional demands, perhaps g
 class CVRP(Problem):
     name = "CVRP"
     num_features, num_resources, actions_per_node = 3, 1, 2
+    whole_up_to = 1000  # the next route may begin far away
     fixed_in_suffix, first_node = 0, 1  # node 0 is the depot
 
     def features(self, instances: Instances, box: bool) -> Tensor:
@@ -37,6 +39,23 @@ class CVRP(Problem):
     def context(self, instances: Instances, state: State) -> Tensor:
         _, capacity = quantities(instances)
         return (state.resources[:, :1] / capacity[state.instance, None]).float()
+
+    def nearest(self, instances: Instances, state: State, count: int) -> Tensor:
+        """Most are near the last customer, where direct moves go. The next route may begin elsewhere: in a similar
+        direction, along the way back to the depot, or close to the depot."""
+        row = state.instance[:, None]
+        depot = instances.coords[row, state.destination[:, None]]
+        here = instances.coords[row, state.start[:, None]] - depot  # (R, 1, 2)
+        there = instances.coords[row, state.available] - depot  # (R, U, 2)
+        apart = (there - here).norm(dim=2)
+        out, reach = there.norm(dim=2), here.norm(dim=2)
+        turn = 1 - (there * here).sum(2) / (out * reach).clamp(min=1e-12)
+        along = ((there * here).sum(2) / reach.square().clamp(min=1e-12)).clamp(0, 1)
+        off_the_way = (there - along[..., None] * here).norm(dim=2)
+        orders = zip((apart, turn, off_the_way, out), NEAREST_SHARES, strict=True)
+        # A node's place in each order, relative to how many that order may name: the best of these decides.
+        place = torch.stack([by.argsort(1).argsort(1) / share for by, share in orders]).amin(0)
+        return place.topk(min(count, place.shape[1]), dim=1, largest=False).indices
 
     def initial_state(self, instances: Instances, starts: Tensor | None = None) -> State:
         """Every vehicle is still at the depot; `starts` has no meaning here."""
@@ -111,29 +130,54 @@ class CVRP(Problem):
         order = (rank * length + place).argsort(1)
         return Solution(nodes.gather(1, order), (place == 0).gather(1, order))
 
-    def cut(self, instances: Instances, solution: Solution, length: int) -> PartialSolution:
-        """The last `length` customers; the path starts at the customer before them, or at the depot if they are all."""
+    def cut(self, instances: Instances, solution: Solution, length: int, count: int = 1) -> PartialSolution:
+        """`length` customers up to the end of a route. The path starts at the customer before them, or at the depot if
+        there is none. Those that would begin before the first customer do not count: their offset is negative."""
         nodes, via = solution.nodes, solution.via_depot
         demands, capacity = quantities(instances)
-        size, first = len(nodes), nodes.shape[1] - length
-        depot = torch.zeros_like(nodes[:, :1])
-        kept = torch.cat([depot, nodes[:, max(first - 1, 0) :]], 1)
+        (size, total), device = nodes.shape, nodes.device
+        offset = ends_of_routes(via, length, count) - length  # (B, count)
+        instance = torch.arange(size, device=device).repeat_interleave(count)
+        places = offset.clamp(min=0).view(-1, 1) + torch.arange(length, device=device)  # (R, length)
+
+        customers, flags = nodes[instance].gather(1, places), via[instance].gather(1, places)
         remaining = torch.cat([capacity[:, None], remaining_capacity(demands.gather(1, nodes), via, capacity)], 1)
-        routes_left = fleet(instances)[:, None] - torch.cat([depot, via.cumsum(1)], 1)
-        part = slice(first, first + length)
-        inside = instances.take(kept)
+        remaining = remaining[instance].gather(1, places)
+        depot = torch.zeros_like(customers[:, :1])
+        kept, start = torch.cat([depot, customers], 1), depot
+        if length < total:
+            first = places[:, :1]
+            # Beside others, one that begins with a route starts at the depot: the customer before it may be moved.
+            at_depot = (first == 0) | flags[:, :1] if count > 1 else first == 0
+            before = nodes[instance].gather(1, (first - 1).clamp(min=0))
+            kept = torch.cat([depot, torch.where(at_depot, depot, before), customers], 1)
+            start = (~at_depot).long()
+            full = torch.where(at_depot, capacity[instance, None], remaining[:, :1])
+            remaining = torch.cat([full, remaining[:, 1:]], 1)
+        routes_left = self._routes_left(instances, via, instance, places, flags)
+        inside = instances.take(kept, instance)
         if instances.vehicles is not None:
-            inside = replace(inside, vehicles=routes_left[:, first])
+            inside = replace(inside, vehicles=routes_left[:, 0])
+        renumbered = torch.arange(kept.shape[1] - length, kept.shape[1], device=device).expand(len(kept), -1)
         return PartialSolution(
             instances=inside,
             nodes=kept,
-            path=torch.cat(
-                [torch.arange(int(first > 0), kept.shape[1], device=nodes.device).expand(size, -1), depot], 1
-            ),
-            via_depot=via[:, part],
-            resources=torch.stack([remaining[:, part], routes_left[:, part].to(remaining)], 2),
-            offset=first,
+            path=torch.cat([start, renumbered, depot], 1),
+            via_depot=flags,
+            resources=torch.stack([remaining, routes_left.to(remaining)], 2),
+            offset=offset.flatten(),
         )
+
+    @staticmethod
+    def _routes_left(instances: Instances, via: Tensor, instance: Tensor, places: Tensor, flags: Tensor) -> Tensor:
+        """How many further routes (R, S) are allowed before each decision."""
+        begun = flags.cumsum(1) - flags.long()  # within the partial solution
+        if instances.vehicles is None:
+            return NO_LIMIT - begun
+        own = flags.sum(1)
+        if len(instance) == len(via):  # alone in its solution, it may use what the fleet has left over
+            own = own + instances.vehicles - via.sum(1)
+        return own[:, None] - begun
 
     def vary_start(self, instances: Instances, state: State, via_depot: Tensor, generator: torch.Generator) -> State:
         """Where the label goes to the depot next, a vehicle that is there already must do the same. Construction begins
@@ -236,6 +280,19 @@ def route_places(via_depot: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     place = index - torch.where(via_depot, index, 0).cummax(1).values
     sizes = torch.zeros_like(route).scatter_add_(1, route, torch.ones_like(route))
     return route, place, sizes
+
+
+def ends_of_routes(via_depot: Tensor, length: int, count: int) -> Tensor:
+    """Where (B, count) disjoint stretches of `length` entries, each up to the end of a route, end: from the back on."""
+    size, total = via_depot.shape
+    index = torch.arange(total, device=via_depot.device).expand_as(via_depot)
+    route_begin = torch.where(via_depot, index, 0).cummax(1).values
+    ends = [torch.full((size, 1), total, device=via_depot.device)]
+    while len(ends) < count:
+        begin = ends[-1] - length
+        # The route in which a stretch begins stays as it is up to there; the next stretch ends before that route.
+        ends.append(torch.where(begin > 0, route_begin.gather(1, begin.clamp(0, total - 1)), begin))
+    return torch.cat(ends, 1)
 
 
 def remaining_capacity(demand: Tensor, via_depot: Tensor, capacity: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ SMALLEST_CHOICE = 4  # nodes; with fewer there is one tour, or one each way
 class TSP(Problem):
     name = "TSP"
     num_features, num_resources, actions_per_node = 2, 0, 1
+    whole_up_to = 200
     fixed_in_suffix, first_node = 2, 0  # starting and destination node; every node is visited
 
     def features(self, instances: Instances, box: bool) -> Tensor:
@@ -25,6 +26,11 @@ class TSP(Problem):
 
     def context(self, instances: Instances, state: State) -> Tensor:
         return state.resources.float()
+
+    def neighbourhood_box(self, coords: Tensor) -> Tensor:
+        """The box of starting node and neighbours; a destination outside it is moved to its border."""
+        near = torch.cat([coords[:, :1], coords[:, 2:]], 1)
+        return unit_box(coords, near).clamp(0, 1)
 
     def initial_state(self, instances: Instances, starts: Tensor | None = None) -> State:
         """The tour starts at node `starts` (node 0 by default) and must come back to it."""
@@ -62,17 +68,19 @@ class TSP(Problem):
         places = (offset + step * torch.arange(length, device=device)) % length
         return Solution(solution.nodes.gather(1, places), solution.via_depot)
 
-    def cut(self, instances: Instances, solution: Solution, length: int) -> PartialSolution:
+    def cut(self, instances: Instances, solution: Solution, length: int, count: int = 1) -> PartialSolution:
         """Starting node, length - 2 nodes to be placed, destination node."""
-        nodes = solution.nodes[:, -length:]
-        size, steps = len(nodes), length - 2
+        size, total = solution.nodes.shape
+        device, steps, rows = solution.nodes.device, length - 2, size * count
+        nodes = solution.nodes[:, total - count * length :].reshape(rows, length)
+        first = total + 1 + length * torch.arange(-count, 0, device=device)
         return PartialSolution(
-            instances=instances.take(nodes),
+            instances=instances.take(nodes, torch.arange(size, device=device).repeat_interleave(count)),
             nodes=nodes,
-            path=torch.arange(length, device=nodes.device).expand(size, -1),
-            via_depot=torch.zeros(size, steps, dtype=torch.bool, device=nodes.device),
-            resources=torch.zeros(size, steps, 0, device=nodes.device),
-            offset=solution.nodes.shape[1] - 1 - steps,
+            path=torch.arange(length, device=device).expand(rows, -1),
+            via_depot=torch.zeros(rows, steps, dtype=torch.bool, device=device),
+            resources=torch.zeros(rows, steps, 0, device=device),
+            offset=first.repeat(size),
         )
 
     def path(self, solution: Solution) -> tuple[Tensor, Tensor, Tensor, Tensor]:

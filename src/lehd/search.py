@@ -1,0 +1,244 @@
+"""The search behind `solve`: construct, then reconstruct until the stop. There is a feasible solution from the first
+moment on, and time limits decide how much of the instance the model looks at."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from lehd.decoding.construct import best_rows, construct
+from lehd.decoding.rrc import SHORTEST, random_reconstruct, strictly_shorter
+from lehd.decoding.select import GREEDY, Beam, Sample, Select
+from lehd.decoding.speed import Speed, measure_speed
+from lehd.decoding.stop import OutOfTime, Stop
+from lehd.model.lehd import LEHD
+from lehd.problems.base import Problem, unit_box
+from lehd.types import Incumbent, Instances, Result, Rollout, Solution
+
+NEAREST = 100  # nodes in view where time is short: about as many as the models were trained on
+# Of the time left, what a first construction may take with all nodes in view, and with the nearest ones.
+CONSTRUCTION_SHARES: dict[int | None, float] = {None: 0.25, NEAREST: 0.7}
+# Of the time left when RRC begins, what an iteration should take, and what it may take up to the length NEAREST.
+ITERATION_SHARES = (0.1, 0.3)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a search stands. Costs are means where a batch is solved."""
+
+    phase: str  # "construct" or "reconstruct"
+    done: int  # construction steps so far, or iterations so far
+    total: int | None  # of them in all; None where a time limit decides
+    cost: float | None  # of the incumbent
+    gain: float | None  # how much shorter it is than the first solution, as a fraction
+    seconds: float  # since the call
+    solution: Solution | None  # the incumbent
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to search. What is None is chosen: the paper's way, or what suits a time limit."""
+
+    beam: int | None = None
+    sample: int | None = None
+    longest: int | None = None
+    parallel: bool | None = None
+    nearest: int | None = None
+
+    @property
+    def width(self) -> int:
+        return self.beam or self.sample or 1
+
+
+class Search:
+    """One search over instances that fit into memory together."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        instances: Instances,
+        model: LEHD,
+        device: torch.device,
+        stop: Stop,
+        options: Options,
+        rng: random.Random,
+        begun: float,
+        progress: Callable[[Progress], None] | None,
+    ):
+        self.problem, self.given, self.model, self.stop, self.rng = problem, instances, model, stop, rng
+        self.options, self.begun, self.report = options, begun, progress
+        sites = instances.coords if instances.sites is None else instances.sites
+        # The model sees the plane scaled to the unit square; distances are measured where they were given.
+        self.instances: Instances = replace(instances, coords=unit_box(instances.coords), sites=sites).to(device)
+        self.solution = problem.cheap_start(self.instances)
+        self.cost = problem.cost(self.instances, self.solution).cpu()
+        self.history: list[list[Incumbent]] = [[] for _ in range(len(instances))]
+        self.first_cost: float | None = None
+        self.iteration = 0
+        self.interrupted = False
+
+    def run(self, start: Solution | None) -> None:
+        try:
+            speed = None
+            if self.stop.deadline is not None and not self.problem.trivial(self.instances):
+                speed = measure_speed(self.model, self.problem, self.instances, self.stop)
+            self._first_solution(start, speed)
+            wish, longest, nearest = self.options, self.options.longest, self.options.nearest
+            parallel = speed is not None if wish.parallel is None else wish.parallel
+            if speed is not None:
+                longest = longest or self._affordable_length(speed, parallel)
+                nearest = nearest or self._view(longest)
+            random_reconstruct(
+                self.model,
+                self.problem,
+                self.instances,
+                self.solution,
+                self.stop,
+                self.rng,
+                longest=longest,
+                parallel=parallel,
+                nearest=nearest,
+                on_iteration=self._on_iteration,
+            )
+        except KeyboardInterrupt:
+            self.interrupted = True
+        if self.first_cost is None:
+            self._keep(self.solution)
+        self.seconds = time.perf_counter() - self.begun
+
+    def _select(self) -> Select:
+        if self.options.sample is not None:
+            generator = torch.Generator(self.instances.device).manual_seed(self.rng.getrandbits(63))
+            return Sample(self.options.sample, generator)
+        return GREEDY if self.options.beam is None else Beam(self.options.beam)
+
+    def _first_solution(self, start: Solution | None, speed: Speed | None) -> None:
+        """The given start, or what the model constructs; the cheap start if there is no time for that."""
+        if start is not None:
+            self._keep(start.to(self.instances.device))
+            return
+        select, nearest = self._select(), self.options.nearest
+        steps = self.instances.num_nodes - self.problem.first_node
+        if speed is not None:
+            rows, left = len(self.instances) * select.width, self.stop.time_left()
+            views = dict.fromkeys([nearest or self._view(steps), NEAREST])
+            affordable = [
+                view
+                for view in views
+                if speed.seconds(rows, steps, view) < CONSTRUCTION_SHARES[view and NEAREST] * left
+            ]
+            if not affordable:
+                self._keep(self.solution)
+                return
+            nearest = affordable[0]
+        draws = [self.rng.randrange(self.instances.num_nodes) for _ in range(len(self.instances))]
+        state = self.problem.initial_state(self.instances, torch.tensor(draws, device=self.instances.device))
+        try:
+            rollout = construct(
+                self.model, self.problem, self.instances, state, select, nearest, self.stop, self._on_step(steps)
+            )
+        except OutOfTime:
+            self._keep(self.solution)
+            return
+        best = best_rows(self.problem, self.instances, state, rollout, select.width)
+        chosen = Rollout(rollout.nodes[best], rollout.via_depot[best], rollout.log_probability[best])
+        self._keep(self._within_fleet(self.problem.complete(state, chosen)))
+
+    def _within_fleet(self, constructed: Solution) -> Solution:
+        """The cheap start where it keeps a fleet limit that the construction breaks."""
+        if self.instances.vehicles is None:
+            return constructed
+        objective = [
+            self.problem.objective(self.instances, *self.problem.path(each)) for each in (self.solution, constructed)
+        ]
+        return self.solution.where(objective[0] < objective[1], constructed)
+
+    def _view(self, nodes: int) -> int | None:
+        """How many of so many nodes the model should see; None: all."""
+        return None if nodes <= self.problem.whole_up_to else NEAREST
+
+    def _affordable_length(self, speed: Speed, parallel: bool) -> int:
+        """The longest partial solutions whose reconstruction leaves time for many more."""
+        size, left = self.instances.num_nodes, self.stop.time_left()
+
+        def longest(share: float) -> int:
+            length = size
+            while length > SHORTEST:
+                rows = len(self.instances) * (size // length if parallel else 1)
+                if speed.seconds(rows, length, self._view(length)) <= share * left:
+                    break
+                length = length * 9 // 10
+            return max(length, SHORTEST)
+
+        usual, most = (longest(share) for share in ITERATION_SHARES)
+        return max(usual, min(most, NEAREST))
+
+    # ---- keeping the incumbent
+
+    def _keep(self, solution: Solution) -> None:
+        """Take over the first solution, and from then on what is strictly shorter than the incumbent."""
+        cost = self.problem.cost(self.instances, solution).cpu()
+        first = self.first_cost is None
+        if first:
+            self.first_cost = float(cost.double().mean())
+            self.solution, self.cost, improved = solution, cost, list(range(len(cost)))
+        else:
+            shorter = self._better(solution, cost)
+            self.solution = solution.where(shorter.to(solution.nodes.device), self.solution)
+            self.cost, improved = torch.where(shorter, cost, self.cost), shorter.nonzero()[:, 0].tolist()
+        seconds = time.perf_counter() - self.begun
+        for row in improved:
+            self.history[row].append(Incumbent(seconds, self.iteration, self.cost[row].item()))
+
+    def _better(self, solution: Solution, cost: Tensor) -> Tensor:
+        old, new = (self.problem.routes_too_many(self.instances, each) for each in (self.solution, solution))
+        shorter = strictly_shorter(cost, self.cost)
+        if old is None or new is None:
+            return shorter
+        return (new < old).cpu() | ((new == old).cpu() & shorter)
+
+    def _on_iteration(self, iteration: int, solution: Solution) -> None:
+        self.iteration = iteration
+        self._keep(solution)
+        self._tell("reconstruct", iteration, self.stop.iterations)
+
+    def _on_step(self, steps: int) -> Callable[[int], None] | None:
+        return None if self.report is None else lambda step: self._tell("construct", step, steps)
+
+    def _tell(self, phase: str, done: int, total: int | None) -> None:
+        if self.report is None:
+            return
+        cost = gain = None
+        if self.first_cost is not None:
+            cost = float(self.cost.double().mean())
+            gain = 1 - cost / self.first_cost if self.first_cost else 0.0
+        solution = None if self.first_cost is None else self.solution
+        self.report(Progress(phase, done, total, cost, gain, time.perf_counter() - self.begun, solution))
+
+    def results(self, seed: int, model: str) -> list[Result]:
+        """The incumbents, each checked against the instance as it was given."""
+        solution = self.solution.to("cpu")
+        self.problem.check(self.given, solution)
+        costs = self.problem.cost(self.given, solution).tolist()
+        too_many = self.problem.routes_too_many(self.given, solution)
+        excess = [0] * len(costs) if too_many is None else too_many.tolist()
+        return [
+            Result(
+                instance=self.given.rows(slice(row, row + 1)),
+                solution=solution.rows(slice(row, row + 1)),
+                cost=cost,
+                history=tuple(self.history[row]),
+                seconds=self.seconds,
+                iterations=self.iteration,
+                seed=seed,
+                model=model,
+                interrupted=self.interrupted,
+                notes=(f"the fleet limit was not met: {excess[row]} routes too many",) if excess[row] else (),
+            )
+            for row, cost in enumerate(costs)
+        ]

@@ -30,6 +30,8 @@ def test_every_solution_is_feasible_and_its_cost_right(kind: str, number: int) -
     rng = np.random.default_rng([KINDS.index(kind), number])
     nodes = CORNERS[number] if number < len(CORNERS) else int(rng.integers(1, 201))
     options: dict = {"rrc": int(rng.integers(4)), "seed": number} | ({}, {"beam": 3}, {"sample": 3})[number % 3]
+    options |= {"parallel": bool(rng.integers(2)), "longest": int(rng.choice([8, 200]))}
+    options["nearest"] = (None, 5)[number // 2 % 2]
     coords = np.stack([draw_positions(rng, nodes) for _ in range(BATCH)])
     matrices = np.stack([draw_matrix(rng, each) for each in coords])
 

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,8 +24,8 @@ from lehd.types import Incumbent, Instances, Result, Rollout, Solution
 NEAREST = 100  # nodes in view where time is short: about as many as the models were trained on
 # Of the time left, what a first construction may take with all nodes in view, and with the nearest ones.
 CONSTRUCTION_SHARES: dict[int | None, float] = {None: 0.25, NEAREST: 0.7}
-# Of the time left when RRC begins, what an iteration should take, and what it may take up to the length NEAREST.
-ITERATION_SHARES = (0.1, 0.3)
+ITERATION_SHARE = 0.1  # of the time left when RRC begins: what the longest iteration may take
+USUAL_LENGTH = 100  # of partial solutions, where time does not allow to reconstruct longer ones everywhere at once
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,22 @@ class Options:
         return self.beam or self.sample or 1
 
 
+class Plan(NamedTuple):
+    """How RRC goes about it; see `random_reconstruct`."""
+
+    longest: int | None
+    coverage: int
+    nearest: int | None
+
+
+def largest(fits: Callable[[int], bool], low: int, high: int) -> int:
+    """About the largest number in low..high that fits; low if none does."""
+    number = high
+    while number > low and not fits(number):
+        number = max(low, number * 9 // 10)
+    return number
+
+
 class Search:
     """One search over instances that fit into memory together."""
 
@@ -75,8 +92,8 @@ class Search:
         sites = instances.coords if instances.sites is None else instances.sites
         # The model sees the plane scaled to the unit square; distances are measured where they were given.
         self.instances: Instances = replace(instances, coords=unit_box(instances.coords), sites=sites).to(device)
-        self.solution = problem.cheap_start(self.instances)
-        self.cost = problem.cost(self.instances, self.solution).cpu()
+        self.solution: Solution | None = None
+        self.cost = torch.zeros(len(instances))
         self.history: list[list[Incumbent]] = [[] for _ in range(len(instances))]
         self.first_cost: float | None = None
         self.iteration = 0
@@ -88,27 +105,23 @@ class Search:
             if self.stop.deadline is not None and not self.problem.trivial(self.instances):
                 speed = measure_speed(self.model, self.problem, self.instances, self.stop)
             self._first_solution(start, speed)
-            wish, longest, nearest = self.options, self.options.longest, self.options.nearest
-            parallel = speed is not None if wish.parallel is None else wish.parallel
-            if speed is not None:
-                longest = longest or self._affordable_length(speed, parallel)
-                nearest = nearest or self._view(longest)
+            plan = self._plan(speed)
             random_reconstruct(
                 self.model,
                 self.problem,
                 self.instances,
-                self.solution,
+                self._incumbent,
                 self.stop,
                 self.rng,
-                longest=longest,
-                parallel=parallel,
-                nearest=nearest,
+                longest=plan.longest,
+                coverage=plan.coverage,
+                nearest=plan.nearest,
                 on_iteration=self._on_iteration,
             )
         except KeyboardInterrupt:
             self.interrupted = True
-        if self.first_cost is None:
-            self._keep(self.solution)
+        if self.solution is None:
+            self._keep(self._cheap_start())
         self.seconds = time.perf_counter() - self.begun
 
     def _select(self) -> Select:
@@ -133,7 +146,7 @@ class Search:
                 if speed.seconds(rows, steps, view) < CONSTRUCTION_SHARES[view and NEAREST] * left
             ]
             if not affordable:
-                self._keep(self.solution)
+                self._keep(self._cheap_start())
                 return
             nearest = affordable[0]
         draws = [self.rng.randrange(self.instances.num_nodes) for _ in range(len(self.instances))]
@@ -143,7 +156,7 @@ class Search:
                 self.model, self.problem, self.instances, state, select, nearest, self.stop, self._on_step(steps)
             )
         except OutOfTime:
-            self._keep(self.solution)
+            self._keep(self._cheap_start())
             return
         best = best_rows(self.problem, self.instances, state, rollout, select.width)
         chosen = Rollout(rollout.nodes[best], rollout.via_depot[best], rollout.log_probability[best])
@@ -153,38 +166,49 @@ class Search:
         """The cheap start where it keeps a fleet limit that the construction breaks."""
         if self.instances.vehicles is None:
             return constructed
-        objective = [
-            self.problem.objective(self.instances, *self.problem.path(each)) for each in (self.solution, constructed)
-        ]
-        return self.solution.where(objective[0] < objective[1], constructed)
+        cheap = self._cheap_start()
+        objective = [self.problem.objective(self.instances, *self.problem.path(each)) for each in (cheap, constructed)]
+        return cheap.where(objective[0] < objective[1], constructed)
+
+    def _cheap_start(self) -> Solution:
+        nodes = self.instances.num_nodes
+        needed = 3e-4 * min(nodes, 1000) + 4e-8 * len(self.instances) * nodes * min(nodes, 1000)  # seconds, on a CPU
+        return self.problem.cheap_start(self.instances, hurried=needed > 0.3 * self.stop.time_left())
 
     def _view(self, nodes: int) -> int | None:
         """How many of so many nodes the model should see; None: all."""
         return None if nodes <= self.problem.whole_up_to else NEAREST
 
-    def _affordable_length(self, speed: Speed, parallel: bool) -> int:
-        """The longest partial solutions whose reconstruction leaves time for many more."""
-        size, left = self.instances.num_nodes, self.stop.time_left()
+    def _plan(self, speed: Speed | None) -> Plan:
+        """How to reconstruct: as the paper does, or so that the time left is enough for many iterations."""
+        wish, batch, size = self.options, len(self.instances), self.instances.num_nodes
+        if speed is None:
+            return Plan(wish.longest, size if wish.parallel else 0, wish.nearest)
+        budget = ITERATION_SHARE * self.stop.time_left()
 
-        def longest(share: float) -> int:
-            length = size
-            while length > SHORTEST:
-                rows = len(self.instances) * (size // length if parallel else 1)
-                if speed.seconds(rows, length, self._view(length)) <= share * left:
-                    break
-                length = length * 9 // 10
-            return max(length, SHORTEST)
+        def fits(length: int, rows: int) -> bool:
+            return speed.seconds(batch * rows, length, wish.nearest or self._view(length)) <= budget
 
-        usual, most = (longest(share) for share in ITERATION_SHARES)
-        return max(usual, min(most, NEAREST))
+        parallel, longest = wish.parallel is not False, wish.longest
+        if longest is None:
+            usual = min(USUAL_LENGTH, size)
+            longest = largest(lambda length: fits(length, size // length if parallel else 1), SHORTEST, size)
+            if longest < usual:  # better fewer than shorter ones
+                longest = largest(lambda length: fits(length, 1), SHORTEST, usual)
+        most = largest(lambda rows: fits(min(longest, size), rows), 1, max(1, size // longest))
+        return Plan(longest, most * longest if parallel else 0, wish.nearest or self._view(longest))
 
     # ---- keeping the incumbent
+
+    @property
+    def _incumbent(self) -> Solution:
+        assert self.solution is not None
+        return self.solution
 
     def _keep(self, solution: Solution) -> None:
         """Take over the first solution, and from then on what is strictly shorter than the incumbent."""
         cost = self.problem.cost(self.instances, solution).cpu()
-        first = self.first_cost is None
-        if first:
+        if self.solution is None:
             self.first_cost = float(cost.double().mean())
             self.solution, self.cost, improved = solution, cost, list(range(len(cost)))
         else:
@@ -196,7 +220,7 @@ class Search:
             self.history[row].append(Incumbent(seconds, self.iteration, self.cost[row].item()))
 
     def _better(self, solution: Solution, cost: Tensor) -> Tensor:
-        old, new = (self.problem.routes_too_many(self.instances, each) for each in (self.solution, solution))
+        old, new = (self.problem.routes_too_many(self.instances, each) for each in (self._incumbent, solution))
         shorter = strictly_shorter(cost, self.cost)
         if old is None or new is None:
             return shorter
@@ -217,12 +241,11 @@ class Search:
         if self.first_cost is not None:
             cost = float(self.cost.double().mean())
             gain = 1 - cost / self.first_cost if self.first_cost else 0.0
-        solution = None if self.first_cost is None else self.solution
-        self.report(Progress(phase, done, total, cost, gain, time.perf_counter() - self.begun, solution))
+        self.report(Progress(phase, done, total, cost, gain, time.perf_counter() - self.begun, self.solution))
 
     def results(self, seed: int, model: str) -> list[Result]:
         """The incumbents, each checked against the instance as it was given."""
-        solution = self.solution.to("cpu")
+        solution = self._incumbent.to("cpu")
         self.problem.check(self.given, solution)
         costs = self.problem.cost(self.given, solution).tolist()
         too_many = self.problem.routes_too_many(self.given, solution)

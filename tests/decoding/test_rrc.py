@@ -36,7 +36,7 @@ def test_no_iteration_makes_any_solution_worse(make, size, seed, asymmetric, par
         solution,
         max_iterations(8),
         random.Random(seed),
-        parallel=parallel,
+        coverage=100 if parallel else 0,
         on_iteration=watch,
     )
     for before, after in itertools.pairwise(costs):
@@ -50,7 +50,7 @@ def test_a_trained_model_improves_a_random_start(make, parallel):
     problem, solution = of(instances), random_solution(instances)
     model = load_model(shipped_weights(problem.name))
     better = random_reconstruct(
-        model, problem, instances, solution, max_iterations(20), random.Random(0), parallel=parallel
+        model, problem, instances, solution, max_iterations(20), random.Random(0), coverage=100 if parallel else 0
     )
     assert (problem.cost(instances, better) < 0.9 * problem.cost(instances, solution)).all()
 
@@ -110,6 +110,6 @@ def test_a_fleet_limit_is_not_given_up_for_cost():
                 solution,
                 max_iterations(30),
                 random.Random(seed),
-                parallel=parallel,
+                coverage=100 if parallel else 0,
             )
             assert (problem.routes_too_many(limited, end) <= start).all()

@@ -26,7 +26,7 @@ def random_reconstruct(
     stop: Stop,
     rng: random.Random,
     longest: int | None = None,
-    parallel: bool = False,
+    coverage: int = 0,
     nearest: int | None = None,
     on_iteration: Callable[[int, Solution], None] | None = None,
 ) -> Solution:
@@ -34,7 +34,8 @@ def random_reconstruct(
 
     Each iteration draws one length, uniform from 4 to the number of nodes or to `longest`, and for every instance a
     position and direction of its own. The paper reconstructs one partial solution of each instance at a time.
-    `parallel` cuts as many disjoint ones as fit and keeps or drops each on its own: with fixed ends they never meet.
+    With a `coverage` there are as many disjoint ones as have so many nodes together, up to the whole solution; each is
+    kept or dropped on its own: with fixed ends they never meet.
     """
     size = solution.nodes.shape[1]
     upper = size if longest is None else min(longest, size)
@@ -45,7 +46,7 @@ def random_reconstruct(
     while not problem.trivial(instances) and not stop.done(iteration):
         solution = problem.randomise(instances, solution, generator)
         length = rng.randint(lower, upper)
-        partial = problem.cut(instances, solution, length, size // length if parallel else 1)
+        partial = problem.cut(instances, solution, length, max(1, min(coverage, size) // length))
         state = partial.state()
         try:
             rollout = construct(model, problem, partial.instances, state, nearest=nearest, stop=stop)

@@ -29,7 +29,8 @@ class Speed:
             view = nearest * (1 + QUADRATIC * nearest) * 7 / 6  # the encoder, the seventh layer, runs at every step too
             tokens = nodes * view + SEARCH * nodes**2 / 2
         else:
-            tokens = nodes**2 / 2 + QUADRATIC * nodes**3 / 3
+            # Starting and destination node are in view at every step, and the encoder sees every node once.
+            tokens = nodes**2 / 2 + QUADRATIC * nodes**3 / 3 + (2 + 1 / 6) * nodes
         return nodes * self.per_step + rows * self.per_token * tokens
 
 

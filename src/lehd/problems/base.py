@@ -90,8 +90,8 @@ class Problem(ABC):
         return instances.num_nodes - self.first_node < 2
 
     @abstractmethod
-    def cheap_start(self, instances: Instances) -> Solution:
-        """A feasible solution without the model, in next to no time and memory linear in N."""
+    def cheap_start(self, instances: Instances, hurried: bool = False) -> Solution:
+        """A feasible solution without the model, in memory linear in N: a fair one in a moment, any one if hurried."""
 
     # ---- partial solutions
 

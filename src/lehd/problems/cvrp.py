@@ -17,8 +17,10 @@ from torch import Tensor
 
 from lehd.errors import InfeasibleError
 from lehd.problems.base import Problem, instance_name, unit_box
+from lehd.problems.insertion import insert_all
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
 
+PADDING = 50  # how much larger than their customers the table of all routes may be
 NO_LIMIT = 1 << 40  # more routes than anybody drives
 NEAREST_SHARES = (0.4, 0.25, 0.25, 0.1)  # near the customer, in its direction, on its way to the depot, near the depot
 DEPOT_STARTS = 0.3  # share of the via-depot decisions that training also shows from the depot
@@ -93,19 +95,20 @@ class CVRP(Problem):
     def complete(self, state: State, rollout: Rollout) -> Solution:
         return Solution(rollout.nodes, rollout.via_depot)
 
-    def cheap_start(self, instances: Instances) -> Solution:
+    def cheap_start(self, instances: Instances, hurried: bool = False) -> Solution:
         """A sweep: customers by their angle around the depot, a new route whenever the next one does not fit.
 
-        Where that takes more routes than there are vehicles, customers are packed into few routes instead."""
+        Where that takes more routes than there are vehicles, customers are packed into few routes instead. Unless
+        hurried, each route is then put together anew by insertion."""
         away = instances.coords[:, 1:] - instances.coords[:, :1]
         nodes = torch.atan2(away[..., 1], away[..., 0]).argsort(dim=1, stable=True) + 1
-        sweep = fill_in_order(instances, nodes)
-        too_many = self.routes_too_many(instances, sweep)
-        if too_many is None or not too_many.any():
-            return sweep
-        packed = pack_tightly(instances, nodes)
-        shorter = self.objective(instances, *self.path(packed)) < self.objective(instances, *self.path(sweep))
-        return packed.where(shorter, sweep)
+        start = fill_in_order(instances, nodes)
+        too_many = self.routes_too_many(instances, start)
+        if too_many is not None and too_many.any():
+            packed = pack_tightly(instances, nodes)
+            better = self.objective(instances, *self.path(packed)) < self.objective(instances, *self.path(start))
+            start = packed.where(better, start)
+        return start if hurried else insert_routes(instances, start)
 
     def randomise(self, instances: Instances, solution: Solution, generator: torch.Generator) -> Solution:
         """Routes by angle, rotated by a random number of routes; if distances are symmetric, the sequence and each
@@ -332,3 +335,21 @@ def pack_tightly(instances: Instances, order: Tensor) -> Solution:
         rows.append(sorted(sequence, key=route_of.__getitem__))
     nodes = torch.tensor(rows, dtype=torch.long, device=order.device).view(order.shape)
     return fill_in_order(instances, nodes)
+
+
+def insert_routes(instances: Instances, solution: Solution) -> Solution:
+    """The same routes, the customers of each in the order that random insertion gives them."""
+    via, nodes = solution.via_depot, solution.nodes
+    _, place, sizes = route_places(via)
+    longest, routes = int(sizes.max()) if sizes.numel() else 0, int(via.sum())
+    if routes * longest > PADDING * nodes.numel():
+        return solution
+    row = via.flatten().cumsum(0) - 1  # routes of all instances, one after the other
+    instance = torch.arange(len(nodes), device=nodes.device).repeat_interleave(nodes.shape[1])
+    padded = torch.zeros(routes, longest + 1, dtype=torch.long, device=nodes.device)  # the depot, then customers
+    padded[row, place.flatten() + 1] = nodes.flatten()
+    count = sizes[sizes > 0] + 1
+    owner = torch.zeros(routes, dtype=torch.long, device=nodes.device).scatter(0, row, instance)
+    coords = instances.coords[owner[:, None], padded]
+    order = insert_all(coords, count, True, torch.Generator(nodes.device).manual_seed(0))
+    return Solution(padded.gather(1, order)[row, place.flatten() + 1].view(nodes.shape), via)

@@ -10,8 +10,10 @@ from torch import Tensor
 from lehd.errors import InfeasibleError
 from lehd.problems.base import Problem, instance_name, unit_box
 from lehd.problems.curve import hilbert_order
+from lehd.problems.insertion import insert_all
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
 
+PIECE = 1000  # nodes put together by insertion at a time
 SMALLEST_CHOICE = 4  # nodes; with fewer there is one tour, or one each way
 
 
@@ -53,9 +55,26 @@ class TSP(Problem):
     def trivial(self, instances: Instances) -> bool:
         return instances.num_nodes < SMALLEST_CHOICE
 
-    def cheap_start(self, instances: Instances) -> Solution:
+    def cheap_start(self, instances: Instances, hurried: bool = False) -> Solution:
+        """The order along a space-filling curve; unless hurried, its pieces are put together anew by insertion."""
         nodes = hilbert_order(unit_box(instances.coords))
+        if not hurried:
+            nodes = self._insert_pieces(instances, nodes)
         return Solution(nodes, torch.zeros_like(nodes, dtype=torch.bool))
+
+    @staticmethod
+    def _insert_pieces(instances: Instances, nodes: Tensor) -> Tensor:
+        size, total = nodes.shape
+        pieces = -(-total // PIECE)
+        length = -(-total // pieces)
+        padded = torch.cat([nodes, nodes[:, -1:].expand(-1, pieces * length - total)], 1).view(size * pieces, length)
+        count = torch.full((size, pieces), length, device=nodes.device)
+        count[:, -1] = total - (pieces - 1) * length
+        instance = torch.arange(size, device=nodes.device).repeat_interleave(pieces)
+        coords = instances.coords[instance[:, None], padded]
+        generator = torch.Generator(nodes.device).manual_seed(0)
+        order = insert_all(coords, count.flatten(), pieces == 1, generator)
+        return padded.gather(1, order).view(size, -1)[:, :total]
 
     def randomise(self, instances: Instances, solution: Solution, generator: torch.Generator) -> Solution:
         """Rotated by a random number of places and, where distances are symmetric, reversed half of the time."""

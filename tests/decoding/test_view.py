@@ -1,0 +1,114 @@
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lehd.decoding.construct import construct
+from lehd.decoding.rrc import random_reconstruct
+from lehd.decoding.select import GREEDY, Beam
+from lehd.decoding.stop import max_iterations
+from lehd.decoding.view import score_nearest
+from lehd.model.checkpoint import load_model, shipped_weights
+from lehd.problems import of
+from lehd.problems.cvrp import CVRP
+from lehd.problems.tsp import TSP
+from lehd.types import State
+from tests.builders import cvrp, generator, tiny_model, tsp
+
+
+@given(st.sampled_from([tsp, cvrp]), st.integers(2, 25), st.integers(2, 12), st.integers(0, 1000), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_solutions_are_feasible_whatever_is_in_view(make, size, nearest, seed, limited):
+    extra = {"vehicles": torch.tensor([4, 4])} if limited and make is cvrp else {}
+    instances = make(2, size, seed, **extra)
+    problem = of(instances)
+    state = problem.initial_state(instances)
+    for select in (GREEDY, Beam(2)):
+        rollout = construct(tiny_model(problem, seed), problem, instances, state, select, nearest)
+        complete = problem.complete(state.repeat(select.width), rollout)
+        rows = torch.arange(2) * select.width
+        problem.check(instances, complete.rows(rows))
+
+
+def test_the_nearest_nodes_of_a_tsp_are_the_nearest():
+    instances = tsp(4, 30)
+    state = TSP().initial_state(instances, torch.tensor([0, 5, 9, 29]))
+    slots = TSP().nearest(instances, state, 7)
+    for row in range(4):
+        away = (instances.coords[row] - instances.coords[row, state.start[row]]).norm(dim=1)
+        expected = set(away.argsort()[1:8].tolist())
+        assert set(state.available[row, slots[row]].tolist()) == expected
+
+
+def test_a_cvrp_sees_its_neighbours_and_where_routes_may_begin():
+    """A cluster of customers around the last one must not hide those along the way home and at the depot."""
+    near = 1 + 0.01 * torch.rand(50, 2, dtype=torch.float64, generator=generator(0))
+    along = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
+    at_depot = torch.tensor([[-0.01, 0.02]], dtype=torch.float64)
+    coords = torch.cat([torch.zeros(1, 2, dtype=torch.float64), near, along, at_depot])[None]
+    instances = replace(cvrp(1, 52), coords=coords)
+    state = State(
+        instance=torch.tensor([0]),
+        start=torch.tensor([1]),
+        destination=torch.tensor([0]),
+        available=torch.arange(2, 53)[None],
+        resources=torch.tensor([[5, 100]]),
+    )
+    seen = state.available[0, CVRP().nearest(instances, state, 20)[0]].tolist()
+    assert len(set(seen)) == 20
+    assert {51, 52} <= set(seen)
+
+
+def test_a_far_destination_is_moved_to_the_border():
+    coords = torch.tensor([[[2.0, 2.0], [50.0, -7.0], [3.0, 4.0], [1.0, 2.5]]])
+    scaled = TSP().neighbourhood_box(coords)[0]
+    torch.testing.assert_close(scaled, torch.tensor([[0.5, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.25]]))
+
+
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_a_view_of_everything_scores_like_the_whole(make):
+    """With all nodes near and the destination among them, the neighbourhood is the instance itself, renumbered."""
+    instances = make(3, 9)
+    problem = of(instances)
+    model = tiny_model(problem)
+    state = problem.initial_state(instances)
+    if make is tsp:  # a box that does not depend on the destination being in it
+        coords = instances.coords.clone()
+        coords[:, 1], coords[:, 2] = 0.0, 1.0
+        instances = replace(instances, coords=coords)
+    logits, slots = score_nearest(model, problem, instances, state, 100)
+    whole = model.score(model.encode(problem.features(instances, True)), state, problem.context(instances, state))
+    assert logits.shape == whole.shape
+    # The starting node stands twice in a neighbourhood that starts at its destination: scores are close, not equal.
+    again = logits.scatter(1, slots[..., None].expand_as(logits), logits)
+    allowed = again > -torch.inf
+    torch.testing.assert_close(again[allowed], whole[allowed], atol=0.2, rtol=0.2)
+
+
+def test_looking_around_solves_large_instances_well():
+    """300 nodes with 60 in view: not far from what insertion and a whole view give."""
+    instances = tsp(2, 300, seed=4)
+    problem = of(instances)
+    model = load_model(shipped_weights("TSP"))
+    state = problem.initial_state(instances)
+    seen = problem.complete(state, construct(model, problem, instances, state, nearest=60))
+    problem.check(instances, seen)
+    cost = problem.cost(instances, seen)
+    assert (cost < 0.97 * problem.cost(instances, problem.cheap_start(instances))).all()
+    better = random_reconstruct(
+        model, problem, instances, seen, max_iterations(2), random.Random(0), longest=80, coverage=300, nearest=40
+    )
+    assert (problem.cost(instances, better) <= cost).all()
+
+
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_small_states_are_seen_whole(make):
+    instances = make(2, 15)
+    problem = of(instances)
+    state, model = problem.initial_state(instances), tiny_model(problem)
+    whole = construct(model, problem, instances, state)
+    near = construct(model, problem, instances, state, nearest=15)
+    assert torch.equal(whole.nodes, near.nodes)

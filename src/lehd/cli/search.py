@@ -38,6 +38,13 @@ def solve(
     longest: Annotated[
         int | None, typer.Option(metavar="W", show_default="chosen", help="Longest part rebuilt in one iteration.")
     ] = None,
+    parallel: Annotated[
+        bool | None,
+        typer.Option("--parallel/--one-part", show_default="parallel under a time limit", help="Parts per iteration."),
+    ] = None,
+    nearest: Annotated[
+        int | None, typer.Option(metavar="K", show_default="chosen", help="Show the model only the K nearest nodes.")
+    ] = None,
     beam: Annotated[int | None, typer.Option(metavar="K", min=1, help="Construct by beam search of width K.")] = None,
     sample: Annotated[int | None, typer.Option(metavar="K", min=1, help="Construct K random samples.")] = None,
     start: Annotated[
@@ -94,8 +101,10 @@ def solve(
             from lehd.plot import PICTURES  # matplotlib, too, is loaded within the time limit
 
             draws = paths.target("--plot", plot, sources, many, PICTURES)
-        options = {"rrc": rrc, "longest": longest, "beam": beam, "sample": sample, "seed": seed, "device": device}
-        job = Job(time_limit, capacity, vehicles, start, writes, draws, quiet, {"model": weights, **options})
+        work = {"rrc": rrc, "longest": longest, "parallel": parallel, "nearest": nearest}
+        work |= {"beam": beam, "sample": sample}
+        options = {**work, "model": weights, "seed": seed, "device": device}
+        job = Job(time_limit, capacity, vehicles, start, writes, draws, quiet, options)
 
     results: list[Result] = []
     failed = interrupted = False

@@ -166,7 +166,7 @@ def test_fleet_limits_are_met_or_named():
     assert len(met.routes) == 3
     assert met.notes == ()
     missed = solve(COORDS[:10], demands=demands, capacity=10, vehicles=2)
-    assert any("1 routes too many" in note for note in missed.notes)
+    assert any("1 route too many" in note for note in missed.notes)
     instances = cvrp(1, 9, capacity=100)
     assert len(solve(instances, vehicles=1).routes) == 1
 
@@ -219,7 +219,14 @@ def test_an_infeasible_search_result_never_leaves(monkeypatch):
         ({"device": "abacus"}, "abacus"),
         ({"model": "nowhere.safetensors"}, "nowhere"),
         ({"model": MODELS["CVRP"]}, "not made for a TSP"),
-        ({"start": [0, 1, 2]}, "expected"),
+        ({"start": [0, 1, 2]}, "node 3 is not visited"),
+        ({"seed": None}, "seed"),
+        ({"time_limit": True}, "time_limit"),
+        ({"nearest": 1}, "nearest"),
+        ({"model": 7}, "model"),
+        ({"model": ""}, "model"),
+        ({"device": "meta"}, "meta"),
+        ({"device": 5.5}, "5.5"),
         ({"start": [0] * 30}, "node 0 is visited 30 times"),
     ],
 )
@@ -235,8 +242,71 @@ def test_bad_data_is_refused():
         solve("a280.tsp")
     with pytest.raises(LehdError, match="already"):
         solve(tsp(1, 5), matrix=np.zeros((5, 5)))
-    with pytest.raises(LehdError, match="no demands"):
+    with pytest.raises(LehdError, match="without demands"):
         solve(tsp(1, 5), vehicles=2)
+
+
+def test_numpy_numbers_are_numbers():
+    result = solve(
+        COORDS, rrc=np.int64(2), seed=np.uint8(3), beam=np.uint8(2), time_limit=np.float32(20), longest=np.int32(9)
+    )
+    assert result.iterations == 2
+    assert result.seed == 3
+
+
+def test_instances_put_together_by_hand_are_checked():
+    good = cvrp(2, 6)
+    with pytest.raises(LehdError, match=r"expected \(B, n, 2\)"):
+        solve(Instances(torch.rand(5, 2)))
+    with pytest.raises(LehdError, match="finite"):
+        solve(Instances(torch.full((1, 5, 2), float("nan"))))
+    with pytest.raises(LehdError, match="without a capacity"):
+        solve(replace(good, capacity=None))
+    with pytest.raises(LehdError, match="depot"):
+        solve(replace(good, demands=torch.ones_like(good.demands)))
+    with pytest.raises(LehdError, match="vehicles"):
+        solve(good, vehicles=2.5)
+    single = solve(Instances(torch.as_tensor(COORDS, dtype=torch.float32)[None]), rrc=0)
+    assert single.cost == pytest.approx(length(COORDS, single.tour), rel=1e-5)
+
+
+def test_an_interrupt_ends_all_parts_of_a_batch(monkeypatch):
+    monkeypatch.setattr("lehd.solver.TOKENS_AT_ONCE", {"cpu": 100})
+    calls = []
+
+    def interrupt(progress):
+        calls.append(progress)
+        raise KeyboardInterrupt
+
+    results = solve(RNG.random((20, 20, 2)), rrc=1000, progress=interrupt)
+    assert len(calls) == 1
+    assert len(results) == 20
+    assert all(result.interrupted and sorted(result.tour) == list(range(20)) for result in results)
+
+
+def test_the_callers_model_is_left_alone():
+    model = tiny_model(PROBLEMS["TSP"]).train()
+    solve(COORDS, model=model)
+    assert model.training
+
+
+def test_weights_that_are_not_finite_still_give_feasible_solutions():
+    model = tiny_model(PROBLEMS["CVRP"])
+    with torch.no_grad():
+        model.head.weight.fill_(float("nan"))
+    result = solve(COORDS, demands=DEMANDS, capacity=12, model=model)
+    assert max(result.loads) <= 12
+
+
+def test_a_result_can_be_the_start():
+    first = solve(COORDS, rrc=0)
+    assert solve(COORDS, start=first, rrc=0).tour == first.tour
+    assert solve(COORDS, start=np.array(first.tour), rrc=0).tour == first.tour
+
+
+def test_one_way_streets_between_three_nodes():
+    matrix = [[0, 1, 100], [100, 0, 1], [1, 100, 0]]
+    assert {solve(matrix=matrix, seed=seed).cost for seed in range(6)} == {3}
 
 
 def test_the_models_name_and_seed_are_kept():

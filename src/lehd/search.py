@@ -20,6 +20,7 @@ from lehd.decoding.stop import OutOfTime, Stop
 from lehd.model.lehd import LEHD
 from lehd.problems.base import Problem, unit_box
 from lehd.types import Incumbent, Instances, Result, Rollout, Solution
+from lehd.words import count
 
 NEAREST = 100  # nodes in view where time is short: about as many as the models were trained on
 # Of the time left, what a first construction may take with all nodes in view, and with the nearest ones.
@@ -99,12 +100,16 @@ class Search:
         self.iteration = 0
         self.interrupted = False
 
-    def run(self, start: Solution | None) -> None:
+    def run(self, start: Solution | None, interrupted: bool = False) -> None:
+        """Search until the stop; if the user has interrupted already, only take the start or a cheap one."""
+        self.interrupted = interrupted
         try:
             speed = None
             if self.stop.deadline is not None and not self.problem.trivial(self.instances):
                 speed = measure_speed(self.model, self.problem, self.instances, self.stop)
             self._first_solution(start, speed)
+            if self.problem.trivial(self.instances):
+                self._keep(self.problem.settle(self.instances, self._incumbent))
             plan = self._plan(speed)
             random_reconstruct(
                 self.model,
@@ -261,7 +266,7 @@ class Search:
                 seed=seed,
                 model=model,
                 interrupted=self.interrupted,
-                notes=(f"the fleet limit was not met: {excess[row]} routes too many",) if excess[row] else (),
+                notes=(f"the fleet limit was not met: {count(excess[row], 'route')} too many",) if excess[row] else (),
             )
             for row, cost in enumerate(costs)
         ]

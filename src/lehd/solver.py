@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from copy import deepcopy
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ __all__ = ["Progress", "solve"]
 DEFAULT_SECONDS = 10.0
 SMALL = 1024  # nodes of all rows together: below, a second CPU thread costs more than it gains
 LEAST = {"rrc": 0, "beam": 1, "sample": 1, "longest": SHORTEST, "nearest": 2, "seed": 0}
-TOKENS_AT_ONCE = {"cpu": 1 << 19, "cuda": 1 << 23}  # nodes of all rows together; larger batches are solved in turn
+TOKENS_AT_ONCE = {"cpu": 1 << 14, "cuda": 1 << 23}  # nodes of all rows together; larger batches are solved in turn
+SECONDS_PER_RESULT = 4e-5  # what is left of a time limit for answering
 
 
 def solve(
@@ -74,9 +75,15 @@ def solve(
     An interrupt from the keyboard ends the search, not the call: the result says `interrupted`.
     """
     begun = time.perf_counter()
-    instances = _instances(data, matrix, demands, capacity, vehicles)
+    instances, batch = _instances(data, matrix, demands, capacity, vehicles)
     problem = problems.of(instances)
-    _check_options(time_limit, rrc=rrc, beam=beam, sample=sample, longest=longest, nearest=nearest, seed=seed)
+    numbers = {"rrc": rrc, "beam": beam, "sample": sample, "longest": longest, "nearest": nearest, "seed": seed}
+    rrc, beam, sample, longest, nearest, whole_seed = (_whole(name, value) for name, value in numbers.items())
+    if beam is not None and sample is not None:
+        raise LehdError("give beam or sample, not both")
+    if whole_seed is None:
+        raise LehdError("seed = None: expected a whole number from 0")
+    time_limit = _seconds(time_limit)
     if time_limit is None and rrc is None:
         time_limit = DEFAULT_SECONDS
     options = Options(beam, sample, longest, parallel, nearest)
@@ -87,16 +94,18 @@ def solve(
     tokens = instances.num_nodes * options.width
     at_once = max(1, TOKENS_AT_ONCE.get(where.type, TOKENS_AT_ONCE["cpu"]) // tokens)
     parts = [slice(first, first + at_once) for first in range(0, len(instances), at_once)]
-    rng = random.Random(int(seed))
+    rng = random.Random(whole_seed)
+    ending = begun + time_limit - SECONDS_PER_RESULT * len(instances) if time_limit is not None else None
     results: list[Result] = []
     for number, part in enumerate(parts):
-        deadline = None if time_limit is None else begun + time_limit * (number + 1) / len(parts)
-        stop = Stop(rrc, deadline)
+        stop = Stop(rrc, None if ending is None else begun + (ending - begun) * (number + 1) / len(parts))
+        stopped = bool(results) and results[-1].interrupted
+        if stopped:  # by the user: the rest get a solution, but no search
+            stop = Stop(0, begun)
         search = Search(problem, instances.rows(part), network, where, stop, options, rng, begun, progress)
         with _threads(where, len(search.given) * tokens):
-            search.run(None if given is None else given.rows(part))
-        results += search.results(int(seed), name)
-    batch = len(instances) != 1 or (data is not None and not isinstance(data, Instances) and _dimensions(data) == 3)
+            search.run(None if given is None else given.rows(part), stopped)
+        results += search.results(whole_seed, name)
     return results if batch else results[0]
 
 
@@ -115,66 +124,75 @@ def _threads(device: torch.device, tokens: int) -> Iterator[None]:
 # ---- what came in
 
 
-def _instances(data: Any, matrix: Any, demands: Any, capacity: Any, vehicles: Any) -> Instances:
-    from lehd.io.arrays import coordinate_instances, matrix_instances
+def _instances(data: Any, matrix: Any, demands: Any, capacity: Any, vehicles: Any) -> tuple[Instances, bool]:
+    """What is to be solved, and whether it is a batch."""
+    from lehd.io.arrays import as_numbers, checked, coordinate_instances, matrix_instances
 
     if isinstance(data, Instances):
         if any(extra is not None for extra in (matrix, demands, capacity)):
             raise LehdError("instances already have their distances and demands: give an array to set them here")
-        if vehicles is None:
-            return data
-        if data.demands is None:
-            raise LehdError("vehicles are for a CVRP: these instances have no demands")
-        count = torch.as_tensor(vehicles).expand(len(data)).clone()
-        if count.is_floating_point() or count.min() < 1:
-            raise LehdError("vehicles must be a whole number from 1")
-        return replace(data, vehicles=count.long())
+        return checked(data, vehicles), len(data) != 1
     if matrix is not None:
-        return matrix_instances(matrix, demands, capacity, vehicles, coords=data)
+        return matrix_instances(matrix, demands, capacity, vehicles, coords=data), False
     if data is None:
         raise LehdError("nothing to solve: give instances, positions or a distance matrix")
     if isinstance(data, str | Path):
         raise LehdError(f"solve() takes data, not a file name: lehd.solve(lehd.read({str(data)!r}))")
-    return coordinate_instances(data, demands, capacity, vehicles)
+    coords = as_numbers(data, "coordinates")
+    return coordinate_instances(coords, demands, capacity, vehicles), coords.ndim == 3
 
 
-def _dimensions(data: Any) -> int:
-    return len(data.shape) if hasattr(data, "shape") else len(torch.as_tensor(data).shape)
+def _whole(name: str, value: Any) -> int | None:
+    least = LEAST[name]
+    if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value < least):
+        raise LehdError(f"{name} = {value}: expected a whole number from {least}")
+    return None if value is None else int(value)
 
 
-def _check_options(time_limit: float | None, **numbers: int | None) -> None:
-    if time_limit is not None and not (isinstance(time_limit, Real) and 0 < time_limit < math.inf):
-        raise LehdError(f"time_limit = {time_limit}: expected a positive number of seconds")
-    for name, value in numbers.items():
-        least = LEAST[name]
-        if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value < least):
-            raise LehdError(f"{name} = {value}: expected a whole number from {least}")
-    if numbers["beam"] is not None and numbers["sample"] is not None:
-        raise LehdError("give beam or sample, not both")
+def _seconds(value: Any) -> float | None:
+    if value is not None and (
+        not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < math.inf
+    ):
+        raise LehdError(f"time_limit = {value}: expected a positive number of seconds")
+    return None if value is None else float(value)
 
 
 def _device(device: str | torch.device | None) -> torch.device:
     try:
-        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        where = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device is None else torch.device(device)
+        if where.type not in TOKENS_AT_ONCE:
+            raise LehdError(f"device {device}: expected {' or '.join(TOKENS_AT_ONCE)}")
         torch.empty(0, device=where)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
         raise LehdError(f"device {device}: {str(error).splitlines()[0]}") from None
     return where
 
 
 def _model(model: LEHD | str | Path | None, problem: Problem, device: torch.device) -> tuple[LEHD, str]:
-    path = None if isinstance(model, LEHD) else Path(model or shipped_weights(problem.name))
-    network = model if isinstance(model, LEHD) else load_model(path or "")
+    if isinstance(model, LEHD):
+        network, label = deepcopy(model), "model"  # the caller's stays where it is, and as it is
+    elif model is None or (isinstance(model, str | Path) and str(model)):
+        path = shipped_weights(problem.name) if model is None else Path(model)
+        network, label = load_model(path), path.stem
+    else:
+        raise LehdError(f"model: expected a file of weights or a loaded model, found {type(model).__name__}")
     sizes = ("num_features", "num_resources", "actions_per_node")
     if any(getattr(network.config, size) != getattr(problem, size) for size in sizes):
-        raise LehdError(f"{path or 'the model'} was not made for a {problem.name}")
-    return network.to(device).eval(), f"{path.stem if path else 'model'}@{fingerprint(network)}"
+        raise LehdError(f"{label}: these weights were not made for a {problem.name}")
+    return network.to(device).eval(), f"{label}@{fingerprint(network)}"
 
 
 def _start(problem: Problem, instances: Instances, start: Any) -> Solution:
+    if isinstance(start, Result):
+        start = start.solution
     if not isinstance(start, Solution):
         if len(instances) != 1:
             raise LehdError("the start of a batch is a Solution with a row for each instance")
         return problem.solution(instances, start)
-    problem.check(instances, start.to("cpu"))
-    return start
+    if not all(isinstance(tensor, torch.Tensor) for tensor in (start.nodes, start.via_depot)):
+        raise LehdError("a Solution holds tensors: nodes of whole numbers, and flags via_depot")
+    if start.nodes.is_floating_point() or start.nodes.is_complex():
+        raise LehdError("the nodes of a Solution are whole numbers")
+    given = Solution(start.nodes.cpu().long(), start.via_depot.cpu().bool())
+    problem.check(instances, given)
+    return given

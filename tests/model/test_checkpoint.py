@@ -48,6 +48,15 @@ def test_bad_weight_files_are_refused(tmp_path):
     save_file({"a": torch.zeros(1)}, file)
     with pytest.raises(LehdError, match="configuration"):
         load_model(file)
+    save_file({"a": torch.zeros(1)}, file, {"config": "[1]"})
+    with pytest.raises(LehdError, match="configuration"):
+        load_model(file)
+    broken = tiny_model(PROBLEMS["TSP"])
+    with torch.no_grad():
+        broken.head.bias.fill_(float("inf"))
+    save_model(broken, file)
+    with pytest.raises(LehdError, match="not finite"):
+        load_model(file)
     save_file({"a": torch.zeros(1)}, file, {"config": json.dumps({"dim": 16, "heads": 2})})
     with pytest.raises(LehdError, match="do not fit"):
         load_model(file)

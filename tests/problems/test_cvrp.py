@@ -1,6 +1,7 @@
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from lehd import distance
 from lehd.errors import InfeasibleError
-from lehd.problems.cvrp import CVRP, remaining_capacity
+from lehd.problems.cvrp import CVRP, fill_in_order, remaining_capacity
 from lehd.types import Instances, Solution
 from tests.builders import cvrp, generator, random_solution
 
@@ -25,20 +26,26 @@ def test_cost_counts_every_way_to_the_depot():
     assert CVRP().cost(CROSS, CVRP().solution(CROSS, [[1], [2], [3], [4]])).tolist() == [12.0]
 
 
-def test_routes_and_a_flat_sequence_mean_the_same():
+def test_routes_can_be_given_in_many_forms():
     routes = CVRP().solution(CROSS, [[1, 2], [4, 3]])
-    flat = CVRP().solution(CROSS, [0, 1, 2, 0, 4, 3, 0])
-    assert torch.equal(routes.nodes, flat.nodes)
-    assert torch.equal(routes.via_depot, flat.via_depot)
+    flat = [0, 1, 2, 0, 4, 3, 0]
+    for other in (flat, np.array(flat), torch.tensor(flat), ((1, 2), (4, 3)), [np.array([1, 2]), [np.int64(4), 3]]):
+        again = CVRP().solution(CROSS, other)
+        assert torch.equal(routes.nodes, again.nodes)
+        assert torch.equal(routes.via_depot, again.via_depot)
 
 
 @pytest.mark.parametrize(
     ("routes", "message"),
     [
         ([[1, 2, 3], [4]], "begins with node 1 carries 3, more than the capacity 2"),
-        ([[1, 2], [4]], "shape"),
+        ([[1, 2], [4]], "node 3 is not visited"),
+        ([[1, 2], [3, 9]], "node 4 is not visited"),
+        ([[1, 2], [4, 3, 9]], "no node 9"),
         ([[1, 2], [4, 4]], "node 3 is not visited"),
-        ([[1, 2], [3, "four"]], "list of routes"),
+        ([[1, 2], [3, "four"]], "whole number"),
+        ([[1, 2], [3.0, 4]], "whole number"),
+        ("1234", "list of routes"),
     ],
 )
 def test_bad_routes_are_refused(routes, message):
@@ -107,6 +114,36 @@ def test_a_fleet_limit_outweighs_cost():
     assert value[0] == CVRP().cost(limited, two)
     assert value[1] > CVRP().cost(limited, four) + 12
     assert CVRP().routes_too_many(limited, four).tolist() == [2]
+
+
+def test_a_fleet_limit_outweighs_cost_where_detours_are_short():
+    """By way of the depot everything is near, directly everything is far: still one route, if one is all there is."""
+    matrix = torch.full((1, 5, 5), 500)
+    matrix[:, 0], matrix[:, :, 0] = 1, 1
+    limited = replace(CROSS, matrix=matrix, capacity=torch.tensor([4]), vehicles=torch.tensor([1]))
+    one, four = (CVRP().solution(limited, routes) for routes in ([[1, 2, 3, 4]], [[1], [2], [3], [4]]))
+    value = [CVRP().objective(limited, *CVRP().path(each)) for each in (one, four)]
+    assert value[0] < value[1]
+
+
+def test_fractional_loads_on_the_border_pass_their_own_check():
+    demands = torch.tensor([[0, 0.358974717948718, 0.16025657051282052, 0.48076971153846154, 0]]).double()
+    instances = replace(CROSS, demands=demands, capacity=torch.ones(1).double(), vehicles=torch.tensor([1]))
+    CVRP().check(instances, CVRP().cheap_start(instances))
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+def test_filling_routes_in_order(batch):
+    instances = cvrp(batch, 40, seed=5)
+    order = random_solution(instances, 2).nodes
+    filled = fill_in_order(instances, order)
+    CVRP().check(instances, filled)
+    for row in range(batch):
+        left = -1
+        for node, via in zip(order[row].tolist(), filled.via_depot[row].tolist()):
+            demand = int(instances.demands[row, node])
+            assert via == (left < demand)  # a new route if, and only if, the customer does not fit
+            left = (20 if via else left) - demand
 
 
 def test_with_few_vehicles_no_capacity_may_be_wasted():

@@ -43,7 +43,16 @@ def test_the_initial_state_leaves_out_the_start():
     assert state.start.tolist() == state.destination.tolist() == [0, 3]
 
 
-@pytest.mark.parametrize("tour", [[0, 1, 2], [0, 1, 2, 2], [0, 1, 2, 4], [0, 1, 2, "x"], 7])
+def test_three_nodes_are_visited_the_shorter_way():
+    matrix = torch.tensor([[[0, 1, 100], [100, 0, 1], [1, 100, 0]]])
+    instances = Instances(torch.zeros(1, 3, 2, dtype=torch.float64), rule=distance.EXPLICIT, matrix=matrix)
+    settled = TSP().settle(instances, TSP().solution(instances, [0, 2, 1]))
+    assert TSP().cost(instances, settled).tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    "tour", [[0, 1, 2], [0, 1, 2, 2], [0, 1, 2, 4], [0, 1, 2, "x"], 7, "0123", [0, 1.5, 2, 3], [0, 1, 2, float("inf")]]
+)
 def test_bad_tours_are_refused(tour):
     with pytest.raises(InfeasibleError):
         TSP().solution(Instances(SQUARE), tour)

@@ -1,4 +1,4 @@
-"""The command line: `lehd solve`, `lehd info`, `lehd check` and `lehd plot`.
+"""The command line: `lehd solve`, `lehd info`, `lehd check`, `lehd plot` and `lehd train`.
 
 Commands import torch, matplotlib and the solver when they run, so that `lehd --help` answers at once. Exit codes: 0 all
 is well, 1 an infeasible solution, 2 bad input or an output that cannot be written, 130 stopped by Ctrl-C.
@@ -18,6 +18,7 @@ from lehd.cli.clock import process_start
 from lehd.cli.common import BAD_INPUT, complain
 from lehd.cli.inspect import check, info, plot
 from lehd.cli.search import solve
+from lehd.cli.train import train
 
 app = typer.Typer(
     name="lehd",
@@ -29,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (solve, info, check, plot):
+for command in (solve, info, check, plot, train):
     app.command()(command)
 
 
@@ -61,7 +62,7 @@ def main() -> None:
     except OSError as error:  # such as a full disk behind standard output
         complain(str(error))
         code = BAD_INPUT
-    with suppress(OSError):
+    with suppress(OSError, AttributeError):  # a closed stream is None
         sys.stdout.flush()
         sys.stderr.flush()
     # An ordinary exit takes torch apart for half a second, which a time limit does not have.

@@ -19,7 +19,7 @@ BAD_INPUT, STOPPED = 2, 130
 Problem = Annotated[Path, typer.Argument(metavar="FILE", help="A .tsp, .atsp, .vrp or .csv file.")]
 SolutionFile = Annotated[Path, typer.Argument(metavar="SOLUTION", help="A .tour, .sol or .json file.")]
 Capacity = Annotated[
-    float | None, typer.Option("--capacity", metavar="Q", help="Vehicle capacity, where the file does not say.")
+    float | None, typer.Option("--capacity", metavar="Q", help="Vehicle capacity, in place of the file's.")
 ]
 Vehicles = Annotated[int | None, typer.Option("--vehicles", metavar="K", help="At most so many routes.")]
 Optimum = Annotated[float | None, typer.Option("--optimum", metavar="X", help="A cost to measure the gap against.")]

@@ -123,7 +123,7 @@ def describe(instance: Instances) -> dict[str, Any]:
     if instance.demands is not None and instance.capacity is not None:
         demands, capacity = instance.demands[0, 1:].tolist(), instance.capacity[0].item()
         vehicles = None if instance.vehicles is None else int(instance.vehicles[0])
-        fewest = math.ceil(sum(demands) / capacity)
+        fewest = math.ceil(round(sum(demands) / capacity, 6))
         facts |= {
             "customers": len(demands),
             "smallest_demand": min(demands, default=0),

@@ -11,7 +11,7 @@ from pathlib import Path
 from lehd.errors import LehdError
 
 SEPARATORS = tuple(filter(None, (os.sep, os.altsep)))
-INPUTS = (".tsp", ".atsp", ".vrp", ".csv")
+INPUTS = (".tsp", ".atsp", ".vrp", ".cvrp", ".csv", ".tsv")
 
 
 @dataclass(frozen=True)

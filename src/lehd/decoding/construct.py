@@ -41,7 +41,7 @@ def construct(
     actions = problem.actions_per_node
     whole = nearest is None or steps <= nearest
     with inference(device):
-        embeddings = model.encode(problem.features(instances, model.config.box)) if whole else None
+        embeddings = model.encode(problem.features(instances, model.config.box)) if whole and steps else None
         for step in range(steps):
             if stop is not None and stop.out_of_time():
                 raise OutOfTime

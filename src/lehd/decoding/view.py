@@ -26,8 +26,8 @@ class Neighbourhood(NamedTuple):
 
 
 def score_all(model: LEHD, problem: Problem, instances: Instances, embeddings: Tensor, state: State) -> Tensor:
-    """Logits (R, U, K) of all available nodes; what is not allowed is at -inf."""
-    logits = model.score(embeddings, state, problem.context(instances, state)).float()
+    """Logits (R, U, K) of all available nodes: finite whatever the weights, -inf where an action is not allowed."""
+    logits = model.score(embeddings, state, problem.context(instances, state)).float().nan_to_num()
     allowed = problem.feasible(instances, state)
     return logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
 
@@ -49,7 +49,7 @@ def score_nearest(model: LEHD, problem: Problem, instances: Instances, state: St
         resources=state.resources,
     )
     embeddings = model.encode(problem.features(local, box=False))
-    logits = model.score(embeddings, seen, problem.context(local, seen)).float()
+    logits = model.score(embeddings, seen, problem.context(local, seen)).float().nan_to_num()
     allowed = problem.feasible(instances, state)
     if allowed is not None:
         allowed = allowed.gather(1, slots[..., None].expand(-1, -1, allowed.shape[2]))

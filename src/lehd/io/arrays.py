@@ -5,6 +5,7 @@ Whole numbers become int64, so that loads and explicit distances add up exactly;
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -104,6 +105,29 @@ def build(
         node_names=node_names,
         **_loads(batch, n, demands, capacity, vehicles, where),
     )
+
+
+def checked(instances: Instances, vehicles: Any = None) -> Instances:
+    """Instances that somebody put together by hand, on the CPU and as sound as if they had been read; `vehicles`
+    replaces their fleet limit."""
+    name = instances.names[0] if instances.names else "instance"
+    coords = as_numbers(instances.coords, f"{name}: coordinates")
+    if coords.ndim != 3:
+        raise LehdError(f"{name}: coordinates of instances have the shape {coords.shape}; expected (B, n, 2)")
+    limit = instances.vehicles if vehicles is None else vehicles
+    matrix = None if instances.matrix is None else as_numbers(instances.matrix, f"{name}: the matrix")
+    demands, capacity = instances.demands, instances.capacity
+    sound = build(coords, name, matrix=matrix, demands=demands, capacity=capacity, vehicles=limit)
+    sites = None
+    if instances.sites is not None:
+        positions = as_numbers(instances.sites, f"{name}: sites")
+        if positions.shape != coords.shape:
+            raise LehdError(f"{name}: sites have the shape {positions.shape}; expected {coords.shape}")
+        _check(positions, "coordinate", coords.shape[1], _in_arrays(name, len(coords)))
+        sites = torch.from_numpy(positions)
+    rule = instances.rule if matrix is None else EXPLICIT
+    names = instances.names if len(instances.names) == len(coords) else sound.names
+    return replace(sound, rule=rule, sites=sites, names=names, node_names=instances.node_names)
 
 
 def as_numbers(values: Any, what: str) -> Numbers:

@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 _SUBSPACE = 32  # dimensions carried through the power iteration; two are kept
 _ROUNDS = 10
-_DETOUR_BUDGET = 2e8  # entries compared when long distances are replaced by detours
+_DETOUR_BUDGET = 2e7  # entries compared when long distances are replaced by detours
 
 
 def project(latlon: Floats) -> Floats:

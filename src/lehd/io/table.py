@@ -23,6 +23,7 @@ from lehd.io.arrays import Numbers, build
 from lehd.io.plane import project
 from lehd.io.text import LARGEST, fail, is_remark, parse_number, short, split_lines
 from lehd.types import Instances
+from lehd.words import count
 
 COLUMNS = ("x", "y", "lat", "lon", "demand", "name", "id", "depot", "capacity", "vehicles")
 ALIASES = {"latitude": "lat", "longitude": "lon", "lng": "lon", "long": "lon"}
@@ -145,7 +146,7 @@ def _read(text: str, source: str) -> Table:
             fail(source, header, "nothing follows the header; expected one row for each node")
     for line, cells in rows:
         if len(cells) != len(names):
-            fail(source, line, f"{len(cells)} cells; expected {len(names)}: {', '.join(names)}")
+            fail(source, line, f"{count(len(cells), 'cell')}; expected {len(names)}: {', '.join(names)}")
     columns = {name: [cells[i] for _, cells in rows] for i, name in enumerate(names)}
     table = Table(source, header, columns, [line for line, _ in rows])
     seen: dict[str, int] = {}

@@ -40,12 +40,14 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> LEHD:
     except (SafetensorError, OSError) as error:
         raise LehdError(f"{path}: not a readable safetensors file ({error})") from None
     try:
-        config = json.loads(notes["config"])
+        config = dict(json.loads(notes["config"]))
         known = {field.name for field in fields(ModelConfig)}
         model = LEHD(ModelConfig(**{key: value for key, value in config.items() if key in known}))
         unknown = config.keys() - known
     except (KeyError, TypeError, ValueError) as error:
         raise LehdError(f"{path}: no model configuration in the file's header ({error})") from None
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in weights.values()):
+        raise LehdError(f"{path}: some weights are not finite numbers")
     if unknown:
         raise LehdError(f"{path}: unknown configuration: {', '.join(sorted(unknown))}")
     try:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -84,6 +84,10 @@ class Problem(ABC):
     @abstractmethod
     def complete(self, state: State, rollout: Rollout) -> Solution:
         """The whole solutions that rollouts from an initial state stand for, a row each."""
+
+    def settle(self, instances: Instances, solution: Solution) -> Solution:
+        """The best solution of an instance so small that RRC cannot change it."""
+        return solution
 
     def trivial(self, instances: Instances) -> bool:
         """Whether there is nothing to decide."""
@@ -160,27 +164,50 @@ class Problem(ABC):
     # ---- solutions from outside, and the check before they leave
 
     @abstractmethod
-    def solution(self, instances: Instances, sequence: Sequence[int] | Sequence[Sequence[int]]) -> Solution:
-        """A checked solution of one instance from a tour or from routes."""
+    def solution(self, instances: Instances, sequence: Any) -> Solution:
+        """A checked solution of one instance from a tour or from routes: lists, arrays or tensors of whole numbers."""
 
     def check(self, instances: Instances, solution: Solution) -> None:
         """Raise InfeasibleError, naming instance and node, unless every node is visited exactly once."""
-        expected = torch.arange(self.first_node, instances.num_nodes, device=solution.nodes.device)
-        shape = (len(instances), len(expected))
+        shape = (len(instances), instances.num_nodes - self.first_node)
         if tuple(solution.nodes.shape) != shape or tuple(solution.via_depot.shape) != shape:
             raise InfeasibleError(
                 f"a solution of shape {tuple(solution.nodes.shape)}; expected {shape}: all nodes of every instance"
             )
+        expected = torch.arange(self.first_node, instances.num_nodes, device=solution.nodes.device)
         wrong = (solution.nodes.sort(1).values != expected).any(1)
         if wrong.any():
             row = int(wrong.nonzero()[0])
-            counts = Counter(solution.nodes[row].tolist())
-            for node in expected.tolist():
-                if counts[node] != 1:
-                    times = f"is visited {counts[node]} times" if counts[node] else "is not visited"
-                    raise InfeasibleError(f"{instance_name(instances, row)}: node {node} {times}")
-            raise InfeasibleError(f"{instance_name(instances, row)}: a node that does not exist is visited")
+            self.check_visits(instances, solution.nodes[row].tolist(), row)
+
+    def check_visits(self, instances: Instances, visited: list[int], row: int = 0) -> None:
+        """Raise InfeasibleError unless these are all the nodes of an instance, each once."""
+        counts = Counter(visited)
+        for node in range(self.first_node, instances.num_nodes):
+            if counts[node] != 1:
+                times = f"is visited {counts[node]} times" if counts[node] else "is not visited"
+                raise InfeasibleError(f"{instance_name(instances, row)}: node {node} {times}")
+        for node in counts:
+            if not self.first_node <= node < instances.num_nodes:
+                raise InfeasibleError(f"{instance_name(instances, row)}: there is no node {node} to visit")
 
 
 def instance_name(instances: Instances, row: int) -> str:
     return instances.names[row] if row < len(instances.names) else f"instance {row}"
+
+
+def as_list(sequence: Any, expected: str) -> list[Any]:
+    """A list, of lists perhaps, from what a user gives as one."""
+    if hasattr(sequence, "tolist"):
+        sequence = sequence.tolist()
+    if not isinstance(sequence, list | tuple | range):
+        raise InfeasibleError(f"{expected}; found {type(sequence).__name__}")
+    nested = [list(item) if isinstance(item, tuple | range) else item for item in sequence]
+    return [item.tolist() if hasattr(item, "tolist") else item for item in nested]
+
+
+def whole_number(value: Any) -> int:
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 1 << 60:
+        raise InfeasibleError(f"{value!r} is not the number of a node: expected a whole number")
+    return value

@@ -9,14 +9,15 @@ State resources: the remaining capacity, in the instance's own units, and the nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, insort
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lehd.errors import InfeasibleError
-from lehd.problems.base import Problem, instance_name, unit_box
+from lehd.problems.base import Problem, as_list, instance_name, unit_box, whole_number
 from lehd.problems.insertion import insert_all
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
 
@@ -24,7 +25,10 @@ PADDING = 50  # how much larger than their customers the table of all routes may
 NO_LIMIT = 1 << 40  # more routes than anybody drives
 NEAREST_SHARES = (0.4, 0.25, 0.25, 0.1)  # near the customer, in its direction, on its way to the depot, near the depot
 DEPOT_STARTS = 0.3  # share of the via-depot decisions that training also shows from the depot
-ROUNDING = 1e-6  # of the capacity: what adding up fractional demands, perhaps given in single precision, may lose
+ROUNDING = 1e-6  # of the capacity: what fractional demands, perhaps given in single precision, may add up to beyond it
+MARGIN = (
+    0.1  # of that: how much of it construction uses, so that what it builds passes the check however it is added up
+)
 
 
 class CVRP(Problem):
@@ -83,7 +87,8 @@ class CVRP(Problem):
             # Closing a route wastes what is left in it: allowed as long as the vehicles to come can take the rest.
             capacity = capacity[state.instance, None]
             spare = state.resources[:, 1:] * capacity + remaining - demand.sum(1, keepdim=True)
-            via = (at_depot | (remaining <= spare) | ~direct.any(1, keepdim=True)).expand_as(direct)
+            another = (state.resources[:, 1:] > 0) & (remaining <= spare)
+            via = (at_depot | another | ~direct.any(1, keepdim=True)).expand_as(direct)
         return torch.stack([direct, via], 2)
 
     def spend(self, instances: Instances, state: State, node: Tensor, via_depot: Tensor) -> Tensor:
@@ -179,7 +184,7 @@ class CVRP(Problem):
             return NO_LIMIT - begun
         own = flags.sum(1)
         if len(instance) == len(via):  # alone in its solution, it may use what the fleet has left over
-            own = own + instances.vehicles - via.sum(1)
+            own = own + fleet(instances) - via.sum(1)
         return own[:, None] - begun
 
     def vary_start(self, instances: Instances, state: State, via_depot: Tensor, generator: torch.Generator) -> State:
@@ -199,7 +204,7 @@ class CVRP(Problem):
         return depot, solution.nodes, solution.via_depot, depot
 
     def objective(self, instances: Instances, start: Tensor, nodes: Tensor, via: Tensor, end: Tensor) -> Tensor:
-        """Cost; a route too many weighs more than serving every customer by a vehicle of its own."""
+        """Cost; a route too many weighs more than any cost that could be saved with it."""
         cost = self.path_cost(instances, start, nodes, via, end)
         if instances.vehicles is None:
             return cost
@@ -208,6 +213,8 @@ class CVRP(Problem):
         customers = torch.arange(1, instances.num_nodes, device=nodes.device).expand(len(instances), -1)
         depot = torch.zeros_like(customers)
         star = (instances.distance(depot, customers) + instances.distance(customers, depot)).sum(1) + 1
+        if instances.matrix is not None:  # where detours can be shorter, more than any path costs
+            star = star + instances.matrix.amax(2).sum(1)
         return cost + too_many * star.view(limit.shape)
 
     def routes_too_many(self, instances: Instances, solution: Solution) -> Tensor | None:
@@ -215,21 +222,19 @@ class CVRP(Problem):
             return None
         return (solution.via_depot.sum(1) - instances.vehicles).clamp(min=0)
 
-    def solution(self, instances: Instances, sequence: Sequence[int] | Sequence[Sequence[int]]) -> Solution:
+    def solution(self, instances: Instances, sequence: Any) -> Solution:
         """From routes, or from one sequence in which 0 stands for the depot."""
-        try:
-            if any(isinstance(item, int) for item in sequence):
-                routes: list[list[int]] = [[]]
-                for node in map(int, sequence):  # type: ignore[arg-type]
-                    if node == 0:
-                        routes.append([])
-                    else:
-                        routes[-1].append(node)
+        items = as_list(sequence, "a CVRP solution is a list of routes, each a list of customers 1..n")
+        routes: list[list[int]] = [[]]
+        for item in items:
+            if isinstance(item, list):
+                routes.append([whole_number(node) for node in item])
+            elif whole_number(item) == 0:
+                routes.append([])
             else:
-                routes = [[int(node) for node in route] for route in sequence]  # type: ignore[union-attr]
-        except (TypeError, ValueError):
-            raise InfeasibleError("a CVRP solution is a list of routes, each a list of customers 1..n") from None
+                routes[-1].append(whole_number(item))
         pairs = [(node, place == 0) for route in routes for place, node in enumerate(route)]
+        self.check_visits(instances, [node for node, _ in pairs])
         nodes = torch.tensor([[node for node, _ in pairs]], dtype=torch.long, device=instances.device)
         via = torch.tensor([[via for _, via in pairs]], dtype=torch.bool, device=instances.device)
         solution = Solution(nodes, via)
@@ -247,7 +252,7 @@ class CVRP(Problem):
             raise InfeasibleError(f"{instance_name(instances, row)}: the first route does not start at the depot")
         route, _, _ = route_places(via)
         load = torch.zeros_like(demands[:, 1:]).scatter_add_(1, route, demands.gather(1, nodes))
-        overloaded = load > (capacity + slack(capacity))[:, None]
+        overloaded = load > (capacity + slack(capacity) / MARGIN)[:, None]
         if overloaded.any():
             row, number = (int(value) for value in overloaded.nonzero()[0])
             node = int(nodes[row][route[row] == number][0])
@@ -266,13 +271,13 @@ def quantities(instances: Instances) -> tuple[Tensor, Tensor]:
 
 def slack(capacity: Tensor) -> Tensor:
     """What a load may pass the capacity by: nothing for whole numbers."""
-    return capacity * ROUNDING if capacity.is_floating_point() else torch.zeros_like(capacity)
+    return capacity * (MARGIN * ROUNDING) if capacity.is_floating_point() else torch.zeros_like(capacity)
 
 
 def fleet(instances: Instances) -> Tensor:
     """How many routes (B,) are allowed."""
     if instances.vehicles is not None:
-        return instances.vehicles
+        return instances.vehicles.clamp(max=instances.num_nodes)  # nobody needs more, and products stay small
     return torch.full((len(instances),), NO_LIMIT, device=instances.device)
 
 
@@ -308,13 +313,17 @@ def remaining_capacity(demand: Tensor, via_depot: Tensor, capacity: Tensor) -> T
 def fill_in_order(instances: Instances, nodes: Tensor) -> Solution:
     """Serve the customers (B, M) in this order, with a new route whenever the next one does not fit."""
     demands, capacity = quantities(instances)
-    demand = demands.gather(1, nodes)
-    limit, left = capacity + slack(capacity), torch.zeros_like(capacity)
-    via = torch.zeros_like(nodes, dtype=torch.bool)
-    for step in range(nodes.shape[1]):
-        via[:, step] = (demand[:, step] > left) if step else True
-        left = torch.where(via[:, step], limit, left) - demand[:, step]
-    return Solution(nodes, via)
+    served = demands.gather(1, nodes).cumsum(1)
+    limit = (capacity + slack(capacity))[:, None]
+    (size, total), device = nodes.shape, nodes.device
+    via = torch.zeros(size, total + 1, dtype=torch.bool, device=device)  # the last column is beyond the end
+    begin, before = torch.zeros(size, 1, dtype=torch.long, device=device), torch.zeros_like(served[:, :1])
+    while int(begin.min()) < total:
+        via.scatter_(1, begin, True)
+        # The first customer with whom the route would carry too much begins the next one.
+        begin = torch.searchsorted(served, before + limit, right=True).clamp(max=total)
+        before = served.gather(1, (begin - 1).clamp(min=0))
+    return Solution(nodes, via[:, :-1])
 
 
 def pack_tightly(instances: Instances, order: Tensor) -> Solution:
@@ -323,14 +332,12 @@ def pack_tightly(instances: Instances, order: Tensor) -> Solution:
     limits = (capacity + slack(capacity)).tolist()
     rows = []
     for demand, limit, sequence in zip(demands.tolist(), limits, order.tolist(), strict=True):
-        free: list[float] = []
+        free: list[tuple[float, int]] = []  # what is left in each route, and its number, in this order
         route_of: dict[int, int] = {}
         for node in sorted(sequence, key=lambda node: -demand[node]):
-            fitting = [route for route, left in enumerate(free) if demand[node] <= left]
-            route = min(fitting, key=free.__getitem__) if fitting else len(free)
-            if not fitting:
-                free.append(limit)
-            free[route] -= demand[node]
+            place = bisect_left(free, (demand[node], -1))
+            left, route = free.pop(place) if place < len(free) else (limit, len(free))
+            insort(free, (left - demand[node], route))
             route_of[node] = route
         rows.append(sorted(sequence, key=route_of.__getitem__))
     nodes = torch.tensor(rows, dtype=torch.long, device=order.device).view(order.shape)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lehd.errors import InfeasibleError
-from lehd.problems.base import Problem, instance_name, unit_box
+from lehd.problems.base import Problem, as_list, instance_name, unit_box, whole_number
 from lehd.problems.curve import hilbert_order
 from lehd.problems.insertion import insert_all
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
@@ -51,6 +51,11 @@ class TSP(Problem):
     def complete(self, state: State, rollout: Rollout) -> Solution:
         nodes = torch.cat([state.start[:, None], rollout.nodes], 1)
         return Solution(nodes, torch.zeros_like(nodes, dtype=torch.bool))
+
+    def settle(self, instances: Instances, solution: Solution) -> Solution:
+        """Three nodes can be visited one way or the other."""
+        other = Solution(solution.nodes.flip(1), solution.via_depot)
+        return other.where(self.cost(instances, other) < self.cost(instances, solution), solution)
 
     def trivial(self, instances: Instances) -> bool:
         return instances.num_nodes < SMALLEST_CHOICE
@@ -106,14 +111,11 @@ class TSP(Problem):
         first = solution.nodes[:, 0]
         return first, solution.nodes[:, 1:], solution.via_depot[:, 1:], first
 
-    def solution(self, instances: Instances, sequence: Sequence[int] | Sequence[Sequence[int]]) -> Solution:
-        try:
-            nodes = torch.as_tensor([[int(node) for node in sequence]], device=instances.device)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            raise InfeasibleError("a tour is a list of node numbers, counted from 0") from None
-        tour = Solution(nodes, torch.zeros_like(nodes, dtype=torch.bool))
-        self.check(instances, tour)
-        return tour
+    def solution(self, instances: Instances, sequence: Any) -> Solution:
+        nodes = [whole_number(node) for node in as_list(sequence, "a tour is a list of node numbers, counted from 0")]
+        self.check_visits(instances, nodes)
+        order = torch.tensor([nodes], dtype=torch.long, device=instances.device)
+        return Solution(order, torch.zeros_like(order, dtype=torch.bool))
 
     def check(self, instances: Instances, solution: Solution) -> None:
         super().check(instances, solution)

@@ -5,8 +5,8 @@
 
 FOLDER/optima.csv (name, n, optimum, in_paper70) lists the files FOLDER/NAME.tsp; FOLDER/best_known.csv (set, name,
 n_customers, best_known, paper_reference, in_paper192) lists FOLDER/SET/NAME.vrp. Gaps are given in two conventions: by
-the file's own distance rule against the best known cost; and the paper's, which for TSPLIB is the unrounded length against
-the rounded optimum, and for CVRPLIB the cost against the paper's own references.
+the file's own distance rule against the best known cost; and the paper's, which for TSPLIB is the unrounded length
+against the rounded optimum, and for CVRPLIB the cost against the paper's own references.
 """
 
 from __future__ import annotations

@@ -196,10 +196,10 @@ class Search:
 
         parallel, longest = wish.parallel is not False, wish.longest
         if longest is None:
-            usual = min(USUAL_LENGTH, size)
-            longest = largest(lambda length: fits(length, size // length if parallel else 1), SHORTEST, size)
-            if longest < usual:  # better fewer than shorter ones
-                longest = largest(lambda length: fits(length, 1), SHORTEST, usual)
+            worth = min(size, self.problem.longest_in_time)
+            longest = largest(lambda length: fits(length, size // length if parallel else 1), SHORTEST, worth)
+            if longest < min(USUAL_LENGTH, worth):  # better fewer than shorter ones
+                longest = largest(lambda length: fits(length, 1), SHORTEST, min(USUAL_LENGTH, worth))
         most = largest(lambda rows: fits(min(longest, size), rows), 1, max(1, size // longest))
         return Plan(longest, most * longest if parallel else 0, wish.nearest or self._view(longest))
 

@@ -37,6 +37,7 @@ class Problem(ABC):
     actions_per_node: int  # 1: direct; 2: direct, or via the depot
     fixed_in_suffix: int  # entries of a partial solution that are not to be decided
     whole_up_to: int  # nodes up to which the model does better with all of them in view than with the nearest
+    longest_in_time: int  # partial solutions beyond this length gain too little for the time they take
     first_node: int  # the lowest number among the nodes to visit: 1 where node 0 is a depot
 
     # ---- what the model sees

@@ -165,11 +165,11 @@ class Search:
             return
         best = best_rows(self.problem, self.instances, state, rollout, select.width)
         chosen = Rollout(rollout.nodes[best], rollout.via_depot[best], rollout.log_probability[best])
-        self._keep(self._within_fleet(self.problem.complete(state, chosen)))
+        self._keep(self._or_cheap(self.problem.complete(state, chosen)))
 
-    def _within_fleet(self, constructed: Solution) -> Solution:
-        """The cheap start where it keeps a fleet limit that the construction breaks."""
-        if self.instances.vehicles is None:
+    def _or_cheap(self, constructed: Solution) -> Solution:
+        """The cheap start where it is better: it may keep a fleet limit, or know distances the model cannot see."""
+        if self.instances.vehicles is None and self.instances.matrix is None:
             return constructed
         cheap = self._cheap_start()
         objective = [self.problem.objective(self.instances, *self.problem.path(each)) for each in (cheap, constructed)]

@@ -170,15 +170,15 @@ def _device(device: str | torch.device | None) -> torch.device:
 
 def _model(model: LEHD | str | Path | None, problem: Problem, device: torch.device) -> tuple[LEHD, str]:
     if isinstance(model, LEHD):
-        network, label = deepcopy(model), "model"  # the caller's stays where it is, and as it is
+        network, label, source = deepcopy(model), "model", "model"  # the caller's stays where it is, and as it is
     elif model is None or (isinstance(model, str | Path) and str(model)):
         path = shipped_weights(problem.name) if model is None else Path(model)
-        network, label = load_model(path), path.stem
+        network, label, source = load_model(path), path.stem, str(path)
     else:
         raise LehdError(f"model: expected a file of weights or a loaded model, found {type(model).__name__}")
     sizes = ("num_features", "num_resources", "actions_per_node")
     if any(getattr(network.config, size) != getattr(problem, size) for size in sizes):
-        raise LehdError(f"{label}: these weights were not made for a {problem.name}")
+        raise LehdError(f"{source} was not made for a {problem.name}")
     return network.to(device).eval(), f"{label}@{fingerprint(network)}"
 
 

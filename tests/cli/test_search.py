@@ -10,7 +10,8 @@ from tests.cli.command import BAKERY, HARBOUR, lehd_command
 
 
 def test_options_reach_the_search(searching):
-    words = "solve --rrc 7 --longest 50 --beam 4 --sample 5 --weights w.safetensors --seed 3 --device cpu"
+    words = "solve --rrc 7 --longest 50 --parallel --nearest 40 --beam 4 --sample 5 --seed 3 --device cpu"
+    words += " --weights w.safetensors"
     assert lehd_command(*words.split(), HARBOUR).exit_code == 0
     (call,) = searching.calls
     call = {key: call[key] for key in call if key not in ("data", "progress")}
@@ -18,6 +19,8 @@ def test_options_reach_the_search(searching):
         "time_limit": None,
         "rrc": 7,
         "longest": 50,
+        "parallel": True,
+        "nearest": 40,
         "beam": 4,
         "sample": 5,
         "start": None,

@@ -106,7 +106,7 @@ BAD = [
     ("x,y,capacity\n1,2,1\n", 1, "column capacity without a column demand"),
     ("1,2,0,9\n", 1, "4 columns without a header; expected x, y or x, y, demand"),
     ("1\n2\n", 1, "1 columns without a header; expected x, y or x, y, demand"),
-    ("x,y\n1,2\n3\n", 3, "1 cells; expected 2: x, y"),
+    ("x,y\n1,2\n3\n", 3, "1 cell; expected 2: x, y"),
     ("x,y\n1,2\n3,4,5\n", 3, "3 cells; expected 2: x, y"),
     ("x,y\n1,2\n3,\n", 3, "y is ''; expected a number"),
     ("x,y\n1,2\n3,nan\n", 3, "y is 'nan'; expected a number"),

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from lehd import distance
 from lehd.errors import InfeasibleError
-from lehd.problems.cvrp import CVRP, fill_in_order, remaining_capacity
+from lehd.problems.cvrp import CVRP
+from lehd.problems.routes import remaining_capacity
+from lehd.problems.sweep import fill_in_order
 from lehd.types import Instances, Solution
 from tests.builders import cvrp, generator, random_solution
 

@@ -8,34 +8,16 @@ import torch
 from lehd.data.dataset import Labelled
 from lehd.errors import LehdError
 from lehd.model.checkpoint import load_model
-from lehd.model.lehd import LEHD, ModelConfig
+from lehd.model.lehd import LEHD
 from lehd.problems import PROBLEMS
-from lehd.training.loop import Data, TrainConfig, Trainer, read_config, train
+from lehd.training.loop import Data, Trainer, read_config, train
 from lehd.types import Instances, Solution
-
-SMALL = ModelConfig(dim=16, heads=2, feed_forward=32, decoder_layers=1)
-
-
-def circle_labels(count=200, nodes=8, seed=0):
-    """Points on a circle: the shortest tour goes around it."""
-    rng = np.random.default_rng(seed)
-    angles = np.sort(rng.uniform(0, 2 * np.pi, (count, nodes)), axis=1)
-    order = np.stack([rng.permutation(nodes) for _ in range(count)])
-    places = np.empty_like(angles)
-    np.put_along_axis(places, order, angles, 1)
-    return np.stack([np.cos(places), np.sin(places)], 2).astype(np.float32), order
+from tests.training.circles import CONFIG, SMALL, circle_labels, write_circles
 
 
 @pytest.fixture
 def data(tmp_path):
-    coords, order = circle_labels()
-    np.savez(tmp_path / "circle.npz", coords=coords, nodes=order)
-    return tmp_path
-
-
-CONFIG = TrainConfig(
-    data=("circle.npz",), steps=200, tokens=1500, warmup=5, learning_rate=5e-3, held_out=40, model=SMALL, log_every=0.05
-)
+    return write_circles(tmp_path)
 
 
 def test_training_learns_and_leaves_a_log_and_weights(data, tmp_path):

@@ -4,14 +4,15 @@ A label file is an npz archive in one of two layouts:
 
     plain    coords (M, N, 2) and nodes (M, n), the visiting order (TSP: or `tour`); CVRP also via_depot (M, n) bool,
              demands (M, N) with the depot's 0 in column 0, capacity (M,)
-    compact  recipe (a name in RECIPES), customers, shard (S,), nodes (S, SHARD, n), via (S, SHARD, bits of n flags),
-             cost (S, SHARD): the instances are drawn again from recipe and shard number, and the costs guard against
-             a generator that draws differently
+    compact  recipe (a name in RECIPES), customers, shard (S,), nodes (S, SHARD, n), cost (S, SHARD), CVRP also via
+             (S, SHARD, bits of n flags): the instances are drawn again from recipe and shard number, and the costs
+             guard against a generator that draws differently. Where solved (S, SHARD) is False there is no label
 """
 
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lehd.data.generate import CvrpArrays, uniform_cvrp, x_type_cvrp
+from lehd.data.generate import CvrpArrays, TspArrays, uniform_cvrp, uniform_tsp, x_type_cvrp
+from lehd.data.shapes import shapes_tsp
 from lehd.errors import LehdError
 from lehd.problems import of
 from lehd.types import Instances, Solution
@@ -28,14 +30,17 @@ from lehd.types import Instances, Solution
 SHARD = 100  # instances drawn from one seed
 
 # name -> (first part of the seed, generator)
-RECIPES: dict[str, tuple[int, Callable[[np.random.Generator, int, int], CvrpArrays]]] = {
+Generator = Callable[[np.random.Generator, int, int], TspArrays | CvrpArrays]
+RECIPES: dict[str, tuple[int, Generator]] = {
     "x_type_cvrp": (1, x_type_cvrp),
     "varied_cvrp": (2, uniform_cvrp),
     "uniform_cvrp": (3, lambda rng, count, customers: uniform_cvrp(rng, count, customers, capacity=50)),
+    "uniform_tsp": (4, lambda rng, count, nodes: TspArrays(uniform_tsp(rng, count, nodes))),
+    "shapes_tsp": (5, lambda rng, count, nodes: TspArrays(shapes_tsp(rng, count, nodes))),
 }
 
 
-def draw_shard(recipe: str, customers: int, shard: int) -> CvrpArrays:
+def draw_shard(recipe: str, customers: int, shard: int) -> TspArrays | CvrpArrays:
     """The SHARD instances of one shard: the same for ever."""
     first, generator = RECIPES[recipe]
     return generator(np.random.default_rng([first, customers, shard]), SHARD, customers)
@@ -59,12 +64,19 @@ class Labelled:
 
 
 def load_labels(path: str | Path) -> Labelled:
-    """Read and check a label file. Coordinates are kept in single precision: a model sees no more."""
+    """Read and check a label file: npz, or the text of another project (lehd.data.foreign).
+
+    Coordinates are kept in single precision: a model sees no more.
+    """
     path = Path(path)
+    if path.suffix == ".txt":
+        from lehd.data.foreign import read_foreign  # which builds on this module
+
+        return read_foreign(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise LehdError(f"{path}: not a readable npz file of labels ({error})") from None
     try:
         if "recipe" in arrays:
@@ -117,18 +129,20 @@ def _expand(path: Path, arrays: dict[str, NDArray]) -> dict[str, NDArray]:  # ty
     recipe, customers = str(arrays["recipe"]), int(arrays["customers"])
     if recipe not in RECIPES:
         raise LehdError(f"{path}: unknown recipe {recipe!r}; known: {', '.join(RECIPES)}")
+    if len(arrays["shard"]) == 0:
+        raise LehdError(f"{path}: no shard of labels in it")
     drawn = [draw_shard(recipe, customers, int(shard)) for shard in arrays["shard"]]
     nodes = arrays["nodes"].reshape(-1, customers)
-    plain = {
-        "coords": np.concatenate([part.coords for part in drawn]),
-        "demands": np.concatenate([part.demands for part in drawn]),
-        "capacity": np.concatenate([part.capacity for part in drawn]),
-        "nodes": nodes,
-        "via_depot": np.unpackbits(arrays["via"].reshape(len(nodes), -1), axis=1, count=customers).astype(bool),
-    }
+    solved = arrays["solved"].reshape(-1) if "solved" in arrays else np.ones(len(nodes), bool)
+    plain = {name: np.concatenate([getattr(part, name) for part in drawn]) for name in drawn[0]._fields}
+    plain["nodes"] = nodes
+    if "demands" in plain:
+        bits = arrays["via"].reshape(len(nodes), -1)
+        plain["via_depot"] = np.unpackbits(bits, axis=1, count=customers).astype(bool)
+    plain = {name: array[solved] for name, array in plain.items()}
     labelled = _from_plain(plain)
     instances = labelled.instances
     cost = of(instances).cost(instances, labelled.solution).double().numpy()
-    if not np.allclose(cost, arrays["cost"].reshape(-1), rtol=1e-4):
+    if not np.allclose(cost, arrays["cost"].reshape(-1)[solved], rtol=1e-4):
         raise LehdError(f"{path}: this numpy draws other instances from {recipe} than the labels were made for")
     return plain

@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 GRID = 1000  # X-type instances lie on whole numbers 0..1000
 
 
+class TspArrays(NamedTuple):
+    coords: NDArray[np.float32]  # (B, n, 2)
+
+
 class CvrpArrays(NamedTuple):
     coords: NDArray[np.float32]  # (B, n + 1, 2)
     demands: NDArray[np.int64]  # (B, n + 1)

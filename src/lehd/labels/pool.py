@@ -1,97 +1,180 @@
-"""Label seeded instances with HGS on many cores, shard by shard.
+"""Label seeded instances with a solver on many cores, shard by shard.
 
-    python -m lehd.labels.pool x_type_cvrp FOLDER --shards 0 200 --processes 2 --seconds 0.4
+    python -m lehd.labels.pool x_type_cvrp FOLDER --shards 0 200 --seconds 0.4
 
 Every finished shard is a file of its own, written atomically; run the command again and it goes on where it stopped.
-`--merge FILE` joins all shards in the folder into one label file (layout: lehd.data.dataset).
+`--merge FILE` joins all shards in the folder into one label file (layout: lehd.data.dataset). `lehd label` is the same
+with a progress bar.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
+import os
+import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from lehd.data.dataset import RECIPES, SHARD, draw_shard
-from lehd.labels.hgs import solve_cvrp
-from lehd.model.checkpoint import write_atomically
+from lehd.errors import LehdError
+from lehd.labels.shards import Shard, merge, shard_path
+from lehd.labels.solvers import KINDS, Solver, Task, make_solver
+from lehd.labels.workers import Failure, solve_all
+
+PATIENCE = 20  # a solver is given up after so many times its time, and
+GRACE = 120.0  # so many seconds
 
 
-def label_shard(recipe: str, customers: int, shard: int, seconds: float, folder: Path) -> Path:
-    """Solve the instances of one shard and write them."""
-    instances = draw_shard(recipe, customers, shard)
-    nodes = np.zeros((SHARD, customers), np.uint8 if customers < 256 else np.uint16)
-    via = np.zeros((SHARD, customers), bool)
-    cost = np.zeros(SHARD, np.float32)
-    for row in range(SHARD):
-        coords, demands, capacity = instances.coords[row], instances.demands[row], int(instances.capacity[row])
-        routes = solve_cvrp(coords, demands, capacity, seconds)
-        nodes[row] = [node for route in routes for node in route]
-        via[row] = [place == 0 for route in routes for place in range(len(route))]
-        stops = coords[[0, *(node for route in routes for node in [*route, 0])]].astype(np.float64)
-        cost[row] = np.linalg.norm(np.diff(stops, axis=0), axis=1).sum()
-    path = folder / f"{recipe}-{customers}-{shard:06d}.npz"
-    _write(path, recipe, customers, [shard], nodes[None], np.packbits(via, axis=1)[None], cost[None])
-    return path
+@dataclass
+class Progress:
+    """How far a run has come; `failures` says why the last instances without a label have none."""
+
+    shards: int
+    total_shards: int
+    instances: int
+    failed: int
+    seconds: float
+    failures: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        missing = f", {self.failed} without a label" if self.failed else ""
+        return f"{self.shards}/{self.total_shards} shards, {self.rate:.1f} instances/s{missing}"
+
+    @property
+    def rate(self) -> float:
+        return self.instances / max(self.seconds, 1e-9)
 
 
-def merge(folder: Path, recipe: str, customers: int, target: Path) -> int:
-    """Join the folder's shards into one file; the number of instances in it."""
-    parts = [np.load(path) for path in sorted(folder.glob(f"{recipe}-{customers}-*.npz"))]
-    joined = [np.concatenate([part[name] for part in parts]) for name in ("shard", "nodes", "via", "cost")]
-    _write(target, recipe, customers, *joined)
-    return len(parts) * SHARD
+def problem_of(recipe: str) -> str:
+    return "TSP" if recipe.endswith("_tsp") else "CVRP"
 
 
-def _write(path: Path, recipe: str, customers: int, shard, nodes, via, cost) -> None:  # type: ignore[no-untyped-def]
-    buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer, recipe=np.array(recipe), customers=np.array(customers), shard=shard, nodes=nodes, via=via, cost=cost
-    )
-    write_atomically(path, buffer.getvalue())
+def label(
+    recipe: str,
+    customers: int,
+    shards: range,
+    folder: Path,
+    solver: Solver,
+    processes: int | None = None,
+    budget: float = float("inf"),
+    watch: Callable[[Progress], None] = lambda progress: None,
+) -> Progress:
+    """Label the shards that the folder does not hold yet; start no further shard after `budget` seconds.
+
+    An instance on which the solver fails, crashes or hangs is marked as not solved, and the shard written without it.
+    """
+    if recipe not in RECIPES:
+        raise LehdError(f"unknown recipe {recipe!r}; known: {', '.join(RECIPES)}")
+    if not 3 <= customers < 65_536:
+        raise LehdError(f"{customers} customers: expected 3 to 65535")
+    missing = [shard for shard in shards if not shard_path(folder, recipe, customers, shard).exists()]
+    begun = time.perf_counter()
+    progress = Progress(0, len(missing), 0, 0, 0.0)
+    open_shards: dict[int, Shard] = {}
+
+    def tasks() -> Iterator[tuple[tuple[int, int], Task]]:
+        for number in missing:
+            if time.perf_counter() - begun > budget:
+                return
+            shard = open_shards[number] = Shard(recipe, customers, number, draw_shard(recipe, customers, number))
+            for row in range(SHARD):
+                yield (number, row), shard.task(row)
+
+    patience = PATIENCE * solver.seconds + GRACE
+    for (number, row), result in solve_all(tasks(), solver, processes or usable_cores(), patience):
+        shard = open_shards[number]
+        shard.left -= 1
+        progress.instances += 1
+        if isinstance(result, Failure):
+            progress.failed += 1
+            progress.failures = (*progress.failures[-9:], f"shard {number}, instance {row}: {result.reason}")
+        else:
+            shard.put(row, result)
+        if shard.left == 0:
+            del open_shards[number]
+            if not shard.solved.any():
+                raise LehdError(f"no instance of shard {number} could be solved; {progress.failures[-1]}")
+            shard.write(folder, solver)
+            progress.shards += 1
+        progress.seconds = time.perf_counter() - begun
+        watch(progress)
+    return progress
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run(
+    recipe: str,
+    folder: Path,
+    customers: int,
+    shards: tuple[int, int],
+    processes: int | None,
+    solver: str | None,
+    seconds: float | None,
+    binary: Path | None,
+    budget: float,
+    target: Path | None,
+    watch: Callable[[Progress], None],
+) -> int | None:
+    """What the commands do: label, then merge; the number of labels in the merged file."""
+    if len(range(*shards)):
+        made = make_solver(problem_of(recipe), solver, seconds, binary)
+        label(recipe, customers, range(*shards), folder, made, processes, budget, watch)
+    return None if target is None else merge(folder, recipe, customers, target)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Label seeded CVRP instances with HGS.")
+    parser = argparse.ArgumentParser(description="Label seeded instances.")
     parser.add_argument("recipe", choices=sorted(RECIPES))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--customers", type=int, default=100)
+    parser.add_argument("--customers", type=int, default=100, help="nodes to visit")
     parser.add_argument("--shards", type=int, nargs=2, metavar=("FIRST", "END"), default=(0, 0))
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=0.4, help="time for HGS per instance")
+    parser.add_argument("--processes", type=int, help="all cores by default")
+    parser.add_argument("--solver", choices=sorted(KINDS), help="fast-tsp for TSP and hgs for CVRP by default")
+    parser.add_argument("--binary", type=Path, help="the program of lkh or concorde")
+    parser.add_argument("--seconds", type=float, help="time for an instance; by default the solver's own")
     parser.add_argument(
         "--budget", type=float, default=float("inf"), help="start no further shard after so many seconds"
     )
     parser.add_argument("--merge", type=Path, help="join all shards in the folder into this file")
     options = parser.parse_args()
-    begun = time.perf_counter()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    missing = [
-        shard
-        for shard in range(*options.shards)
-        if not (options.folder / f"{options.recipe}-{options.customers}-{shard:06d}.npz").exists()
-    ]
-    with ProcessPoolExecutor(options.processes) as pool:
-        waiting = {
-            pool.submit(label_shard, options.recipe, options.customers, shard, options.seconds, options.folder)
-            for shard in missing
-        }
-        for done, future in enumerate(as_completed(waiting), 1):
-            if future.cancelled():
-                continue
-            if future.exception() is not None:
-                print(f"a shard was left out: {future.exception()}", flush=True)
-            elapsed = time.perf_counter() - begun
-            print(f"{done}/{len(missing)} shards, {done * SHARD / elapsed:.1f} instances/s", flush=True)
-            if elapsed > options.budget:
-                for other in waiting:
-                    other.cancel()
-    if options.merge:
-        print(f"{merge(options.folder, options.recipe, options.customers, options.merge)} instances in {options.merge}")
+    try:
+        merged = run(
+            options.recipe,
+            options.folder,
+            options.customers,
+            options.shards,
+            options.processes,
+            options.solver,
+            options.seconds,
+            options.binary,
+            options.budget,
+            options.merge,
+            PrintShards(),
+        )
+    except LehdError as error:
+        sys.exit(f"lehd: {error}")
+    if merged is not None:
+        print(f"{merged} labels in {options.merge}")
+
+
+class PrintShards:
+    """Prints a line for every finished shard, and why an instance has no label."""
+
+    def __init__(self) -> None:
+        self.shards = self.failed = 0
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.failed > self.failed:
+            self.failed = progress.failed
+            print(f"no label: {progress.failures[-1]}", flush=True)
+        if progress.shards > self.shards:
+            self.shards = progress.shards
+            print(progress, flush=True)
 
 
 if __name__ == "__main__":

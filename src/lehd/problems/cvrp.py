@@ -9,7 +9,6 @@ State resources: the remaining capacity, in the instance's own units, and the nu
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from dataclasses import replace
 from typing import Any
 
@@ -18,17 +17,13 @@ from torch import Tensor
 
 from lehd.errors import InfeasibleError
 from lehd.problems.base import Problem, as_list, instance_name, unit_box, whole_number
-from lehd.problems.insertion import insert_all
+from lehd.problems.routes import MARGIN, ends_of_routes, quantities, remaining_capacity, route_places, slack
+from lehd.problems.sweep import fill_in_order, insert_routes, pack_tightly
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
 
-PADDING = 50  # how much larger than their customers the table of all routes may be
 NO_LIMIT = 1 << 40  # more routes than anybody drives
 NEAREST_SHARES = (0.4, 0.25, 0.25, 0.1)  # near the customer, in its direction, on its way to the depot, near the depot
 DEPOT_STARTS = 0.3  # share of the via-depot decisions that training also shows from the depot
-ROUNDING = 1e-6  # of the capacity: what fractional demands, perhaps given in single precision, may add up to beyond it
-MARGIN = (
-    0.1  # of that: how much of it construction uses, so that what it builds passes the check however it is added up
-)
 
 
 class CVRP(Problem):
@@ -262,101 +257,8 @@ class CVRP(Problem):
             )
 
 
-def quantities(instances: Instances) -> tuple[Tensor, Tensor]:
-    """Demands (B, N) and capacities (B,)."""
-    assert instances.demands is not None
-    assert instances.capacity is not None
-    return instances.demands, instances.capacity
-
-
-def slack(capacity: Tensor) -> Tensor:
-    """What a load may pass the capacity by: nothing for whole numbers."""
-    return capacity * (MARGIN * ROUNDING) if capacity.is_floating_point() else torch.zeros_like(capacity)
-
-
 def fleet(instances: Instances) -> Tensor:
     """How many routes (B,) are allowed."""
     if instances.vehicles is not None:
         return instances.vehicles.clamp(max=instances.num_nodes)  # nobody needs more, and products stay small
     return torch.full((len(instances),), NO_LIMIT, device=instances.device)
-
-
-def route_places(via_depot: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """For each entry (B, M) its route's number and its place in the route; for each route number (B, M) its size."""
-    index = torch.arange(via_depot.shape[1], device=via_depot.device).expand_as(via_depot)
-    route = via_depot.cumsum(1) - 1
-    place = index - torch.where(via_depot, index, 0).cummax(1).values
-    sizes = torch.zeros_like(route).scatter_add_(1, route, torch.ones_like(route))
-    return route, place, sizes
-
-
-def ends_of_routes(via_depot: Tensor, length: int, count: int) -> Tensor:
-    """Where (B, count) disjoint stretches of `length` entries, each up to the end of a route, end: from the back on."""
-    size, total = via_depot.shape
-    index = torch.arange(total, device=via_depot.device).expand_as(via_depot)
-    route_begin = torch.where(via_depot, index, 0).cummax(1).values
-    ends = [torch.full((size, 1), total, device=via_depot.device)]
-    while len(ends) < count:
-        begin = ends[-1] - length
-        # The route in which a stretch begins stays as it is up to there; the next stretch ends before that route.
-        ends.append(torch.where(begin > 0, route_begin.gather(1, begin.clamp(0, total - 1)), begin))
-    return torch.cat(ends, 1)
-
-
-def remaining_capacity(demand: Tensor, via_depot: Tensor, capacity: Tensor) -> Tensor:
-    """What is left (B, M) after each entry, for demands (B, M) in visiting order."""
-    served = demand.cumsum(1)
-    before_route = torch.where(via_depot, served - demand, torch.zeros_like(served)).cummax(1).values
-    return capacity[:, None] - (served - before_route)
-
-
-def fill_in_order(instances: Instances, nodes: Tensor) -> Solution:
-    """Serve the customers (B, M) in this order, with a new route whenever the next one does not fit."""
-    demands, capacity = quantities(instances)
-    served = demands.gather(1, nodes).cumsum(1)
-    limit = (capacity + slack(capacity))[:, None]
-    (size, total), device = nodes.shape, nodes.device
-    via = torch.zeros(size, total + 1, dtype=torch.bool, device=device)  # the last column is beyond the end
-    begin, before = torch.zeros(size, 1, dtype=torch.long, device=device), torch.zeros_like(served[:, :1])
-    while int(begin.min()) < total:
-        via.scatter_(1, begin, True)
-        # The first customer with whom the route would carry too much begins the next one.
-        begin = torch.searchsorted(served, before + limit, right=True).clamp(max=total)
-        before = served.gather(1, (begin - 1).clamp(min=0))
-    return Solution(nodes, via[:, :-1])
-
-
-def pack_tightly(instances: Instances, order: Tensor) -> Solution:
-    """Best fit, largest demand first: few routes, however long. A route's customers keep the given order (B, M)."""
-    demands, capacity = quantities(instances)
-    limits = (capacity + slack(capacity)).tolist()
-    rows = []
-    for demand, limit, sequence in zip(demands.tolist(), limits, order.tolist(), strict=True):
-        free: list[tuple[float, int]] = []  # what is left in each route, and its number, in this order
-        route_of: dict[int, int] = {}
-        for node in sorted(sequence, key=lambda node: -demand[node]):
-            place = bisect_left(free, (demand[node], -1))
-            left, route = free.pop(place) if place < len(free) else (limit, len(free))
-            insort(free, (left - demand[node], route))
-            route_of[node] = route
-        rows.append(sorted(sequence, key=route_of.__getitem__))
-    nodes = torch.tensor(rows, dtype=torch.long, device=order.device).view(order.shape)
-    return fill_in_order(instances, nodes)
-
-
-def insert_routes(instances: Instances, solution: Solution) -> Solution:
-    """The same routes, the customers of each in the order that random insertion gives them."""
-    via, nodes = solution.via_depot, solution.nodes
-    _, place, sizes = route_places(via)
-    longest, routes = int(sizes.max()) if sizes.numel() else 0, int(via.sum())
-    if routes * longest > PADDING * nodes.numel():
-        return solution
-    row = via.flatten().cumsum(0) - 1  # routes of all instances, one after the other
-    instance = torch.arange(len(nodes), device=nodes.device).repeat_interleave(nodes.shape[1])
-    padded = torch.zeros(routes, longest + 1, dtype=torch.long, device=nodes.device)  # the depot, then customers
-    padded[row, place.flatten() + 1] = nodes.flatten()
-    count = sizes[sizes > 0] + 1
-    owner = torch.zeros(routes, dtype=torch.long, device=nodes.device).scatter(0, row, instance)
-    coords = instances.coords[owner[:, None], padded]
-    order = insert_all(coords, count, True, torch.Generator(nodes.device).manual_seed(0))
-    return Solution(padded.gather(1, order)[row, place.flatten() + 1].view(nodes.shape), via)

@@ -6,14 +6,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from lehd.types import Instances
 
-def insert_all(coords: Tensor, count: Tensor, closed: bool, generator: torch.Generator) -> Tensor:
-    """Orders (R, n) of the first `count` (R,) of the positions (R, n, 2); those beyond keep their places at the end.
 
-    The path leads from the first position to the last one that counts, or back to the first if it is `closed`.
+def insert_all(instances: Instances, count: Tensor, closed: bool) -> Tensor:
+    """Orders (R, n) of the first `count` (R,) nodes of each instance; those beyond keep their places at the end.
+
+    The path leads from node 0 to the last one that counts, or back to node 0 if it is `closed`. Lengths are those of
+    the plane, or the distance matrix's where there is one.
     """
+    coords, matrix = instances.coords, None if instances.matrix is None else instances.matrix.double()
     rows, size, _ = coords.shape
     device = coords.device
+    generator = torch.Generator(device).manual_seed(0)
     row = torch.arange(rows, device=device)
     last = (count - 1).clamp(min=0)
     index = torch.arange(size, device=device).expand(rows, -1)
@@ -22,20 +27,23 @@ def insert_all(coords: Tensor, count: Tensor, closed: bool, generator: torch.Gen
 
     after = torch.zeros(rows, size, dtype=torch.long, device=device)  # the node that follows on the path
     after[:, 0] = 0 if closed else last
-    leg = torch.full((rows, size), -torch.inf, dtype=coords.dtype, device=device)  # its length; -inf: not on it yet
-    leg[:, 0] = (coords[:, 0] - coords[row, after[:, 0]]).norm(dim=1)
+    leg = torch.full((rows, size), -torch.inf, dtype=torch.float64, device=device)  # its length; -inf: not on it yet
+    leg[:, 0] = (coords[:, 0] - coords[row, after[:, 0]]).norm(dim=1) if matrix is None else matrix[row, 0, after[:, 0]]
     for step in range(int(inner.sum(1).max()) if rows else 0):
         node = turn[:, step]
-        away = (coords - coords[row, node][:, None]).norm(dim=2)
-        detour = away + away.gather(1, after) - leg  # inf where there is no path yet
+        if matrix is None:
+            there = back = (coords - coords[row, node][:, None]).norm(dim=2).double()
+        else:
+            there, back = matrix[row, :, node], matrix[row, node]
+        detour = there + back.gather(1, after) - leg  # inf where there is no path yet
         place = detour.argmin(1)
         due = inner[row, node]
         place = torch.where(due, place, 0)
-        next_node, out, back = after[row, place], away[row, place], away[row, after[row, place]]
+        next_node, to_node, from_node = after[row, place], there[row, place], back[row, after[row, place]]
         after[row, place] = torch.where(due, node, next_node)
-        leg[row, place] = torch.where(due, out, leg[row, place])
+        leg[row, place] = torch.where(due, to_node, leg[row, place])
         after[row, node] = torch.where(due, next_node, after[row, node])
-        leg[row, node] = torch.where(due, back, leg[row, node])
+        leg[row, node] = torch.where(due, from_node, leg[row, node])
 
     order = index.clone()
     node = torch.zeros(rows, dtype=torch.long, device=device)

@@ -76,9 +76,7 @@ class TSP(Problem):
         count = torch.full((size, pieces), length, device=nodes.device)
         count[:, -1] = total - (pieces - 1) * length
         instance = torch.arange(size, device=nodes.device).repeat_interleave(pieces)
-        coords = instances.coords[instance[:, None], padded]
-        generator = torch.Generator(nodes.device).manual_seed(0)
-        order = insert_all(coords, count.flatten(), pieces == 1, generator)
+        order = insert_all(instances.take(padded, instance), count.flatten(), pieces == 1)
         return padded.gather(1, order).view(size, -1)[:, :total]
 
     def randomise(self, instances: Instances, solution: Solution, generator: torch.Generator) -> Solution:

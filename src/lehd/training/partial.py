@@ -26,6 +26,19 @@ class Batch:
     state: State
     action: Tensor  # (B,) the label's choice among the U · K actions
 
+    def rows(self, which: slice) -> Batch:
+        """Some of the decisions."""
+        action = self.action[which]
+        state = replace(
+            self.state,
+            instance=self.state.instance[: len(action)],  # row r decides for instance r, here as in the whole batch
+            start=self.state.start[which],
+            destination=self.state.destination[which],
+            available=self.state.available[which],
+            resources=self.state.resources[which],
+        )
+        return Batch(self.instances.rows(which), state, action)
+
 
 def sample_batch(
     problem: Problem, labelled: Labelled, tokens: int, layers: int, rng: random.Random, generator: torch.Generator
@@ -42,7 +55,7 @@ def sample_batch(
     size = max(1, tokens * (layers + 1) // work)
     device = labelled.instances.device
     rows = torch.randint(len(labelled), (size,), generator=generator, device=device)
-    return decisions(problem, *_pick(labelled, rows), length, available, generator)
+    return decisions(problem, *pick_rows(labelled, rows), length, available, generator)
 
 
 def decisions(
@@ -71,7 +84,8 @@ def symmetries(coords: Tensor, generator: torch.Generator) -> Tensor:
     return torch.where(mirror, 1 - swapped, swapped)
 
 
-def _pick(labelled: Labelled, rows: Tensor) -> tuple[Instances, Solution]:
+def pick_rows(labelled: Labelled, rows: Tensor) -> tuple[Instances, Solution]:
+    """The labels of the given rows (R,)."""
     instances = labelled.instances
     return (
         replace(

@@ -1,0 +1,98 @@
+"""Shards of labels on disk: one file each, and many joined into a label file (layout: lehd.data.dataset)."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lehd.data.dataset import SHARD
+from lehd.data.generate import CvrpArrays, TspArrays
+from lehd.errors import LehdError
+from lehd.labels.solvers import Solver, Task
+from lehd.model.checkpoint import write_atomically
+
+
+class Shard:
+    """The labels of one shard as they come in."""
+
+    def __init__(self, recipe: str, customers: int, number: int, drawn: TspArrays | CvrpArrays):
+        self.recipe, self.customers, self.number, self.drawn = recipe, customers, number, drawn
+        self.nodes = np.zeros((SHARD, customers), np.uint8 if customers < 256 else np.uint16)
+        self.via = np.zeros((SHARD, customers), bool)
+        self.cost = np.zeros(SHARD, np.float32)
+        self.solved = np.zeros(SHARD, bool)
+        self.left = SHARD
+
+    def task(self, row: int) -> Task:
+        if isinstance(self.drawn, CvrpArrays):
+            return Task(self.drawn.coords[row], self.drawn.demands[row], int(self.drawn.capacity[row]))
+        return Task(self.drawn.coords[row])
+
+    def put(self, row: int, routes: list[list[int]]) -> None:
+        self.solved[row] = True
+        self.nodes[row] = [node for route in routes for node in route]
+        if isinstance(self.drawn, CvrpArrays):
+            self.via[row] = [place == 0 for route in routes for place in range(len(route))]
+            stops = [0, *(node for route in routes for node in [*route, 0])]
+        else:
+            stops = [*routes[0], routes[0][0]]
+        points = self.drawn.coords[row][stops].astype(np.float64)
+        self.cost[row] = np.linalg.norm(np.diff(points, axis=0), axis=1).sum()
+
+    def write(self, folder: Path, solver: Solver) -> None:
+        arrays = {
+            "recipe": np.array(self.recipe),
+            "customers": np.array(self.customers),
+            "shard": np.array([self.number]),
+            "nodes": self.nodes[None],
+            "cost": self.cost[None],
+            "solved": self.solved[None],
+            "solver": np.array([solver.name]),
+            "seconds": np.array([solver.seconds]),
+        }
+        if isinstance(self.drawn, CvrpArrays):
+            arrays["via"] = np.packbits(self.via, axis=1)[None]
+        _write(shard_path(folder, self.recipe, self.customers, self.number), arrays)
+
+
+def shard_path(folder: Path, recipe: str, customers: int, shard: int) -> Path:
+    return folder / f"{recipe}-{customers}-{shard:06d}.npz"
+
+
+def merge(folder: Path, recipe: str, customers: int, target: Path) -> int:
+    """Join the folder's shards into one file; the number of labels in it."""
+    paths = sorted(folder.glob(f"{recipe}-{customers}-*.npz"))
+    if not paths:
+        raise LehdError(f"{folder}: no shard of {recipe} with {customers} customers to merge")
+    parts = [_read(path) for path in paths]
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    _write(target, {"recipe": np.array(recipe), "customers": np.array(customers), **joined})
+    return int(joined["solved"].sum())
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a shard that can be joined. Older ones do not say where their labels came from."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files if name not in ("recipe", "customers")}
+        arrays.setdefault("solved", np.ones(arrays["cost"].shape, bool))
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise LehdError(f"{path}: not a readable shard ({error})") from None
+    arrays.setdefault("solver", np.array(["unknown"]))
+    arrays.setdefault("seconds", np.array([np.nan]))
+    return arrays
+
+
+def _write(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    try:
+        write_atomically(path, buffer.getvalue())
+    except OSError as error:
+        raise LehdError(f"{path}: cannot write ({error.strerror or error})") from error

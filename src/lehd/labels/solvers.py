@@ -1,0 +1,104 @@
+"""The solvers that make labels, by name. For training data alone: `solve` never calls them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lehd.errors import LehdError
+from lehd.labels import binaries, fast_tsp, hgs, ortools
+
+
+class Task(NamedTuple):
+    """One instance; without demands it is a TSP."""
+
+    coords: NDArray[np.float32]
+    demands: NDArray[np.int64] | None = None
+    capacity: int | None = None
+
+
+class Kind(NamedTuple):
+    problems: tuple[str, ...]
+    seconds: float  # for an instance, where the user does not say
+    package: str | None  # what must be installed; None: a program whose path the user gives
+    hint: str
+
+
+KINDS = {
+    "fast-tsp": Kind(("TSP",), 0.01, "fast_tsp", "pip install lehd[labels]"),
+    "hgs": Kind(("CVRP",), 0.4, "hygese", "pip install lehd[labels]"),
+    "ortools": Kind(("TSP", "CVRP"), 3.0, "ortools", "pip install lehd[ortools]"),
+    "lkh": Kind(("TSP",), 1.0, None, "--binary PATH"),
+    "concorde": Kind(("TSP",), 60.0, None, "--binary PATH"),
+}
+DEFAULT = {"TSP": "fast-tsp", "CVRP": "hgs"}
+
+
+@dataclass(frozen=True)
+class Solver:
+    """Solves one instance; raises whatever goes wrong."""
+
+    name: str
+    seconds: float
+    binary: Path | None = None
+
+    def __call__(self, task: Task) -> list[list[int]]:
+        """Routes of customers 1..n; a TSP's tour is the only route."""
+        coords, demands, capacity = task
+        match self.name:
+            case "fast-tsp":
+                routes = [fast_tsp.solve_tsp(coords, self.seconds)]
+            case "hgs":
+                assert demands is not None
+                assert capacity is not None
+                routes = hgs.solve_cvrp(coords, demands, capacity, self.seconds)
+            case "ortools":
+                routes = ortools.solve_routes(coords, demands, capacity, self.seconds)
+            case _:
+                assert self.binary is not None
+                run = binaries.lkh_tour if self.name == "lkh" else binaries.concorde_tour
+                routes = [run(self.binary, coords, self.seconds)]
+        check_routes(task, routes)
+        return routes
+
+
+def make_solver(
+    problem: str, name: str | None = None, seconds: float | None = None, binary: Path | None = None
+) -> Solver:
+    """The solver of that name, or the problem's own, once it is known to be there."""
+    name = name or DEFAULT[problem]
+    if name not in KINDS:
+        raise LehdError(f"no label solver {name!r}; there are {', '.join(KINDS)}")
+    kind = KINDS[name]
+    if problem not in kind.problems:
+        fitting = ", ".join(other for other, each in KINDS.items() if problem in each.problems)
+        raise LehdError(f"{name} makes no {problem} labels; {fitting} do")
+    if seconds is not None and not 0 < seconds < float("inf"):
+        raise LehdError(f"{seconds} seconds for an instance: expected a positive number")
+    if kind.package is None:
+        found = None if binary is None else shutil.which(os.path.expanduser(binary))
+        if found is None:
+            raise LehdError(f"{name} needs a program of yours that can be run: {kind.hint} (given: {binary})")
+        binary = Path(found).resolve()  # it is started in other folders
+    elif binary is not None:
+        raise LehdError(f"--binary is for lkh and concorde; {name} is a Python package")
+    elif find_spec(kind.package) is None:
+        raise LehdError(f"{name} is not installed: {kind.hint}")
+    return Solver(name, kind.seconds if seconds is None else seconds, binary)
+
+
+def check_routes(task: Task, routes: list[list[int]]) -> None:
+    """Raise unless every node is visited once and no vehicle overloaded."""
+    first = 0 if task.demands is None else 1
+    if sorted(node for route in routes for node in route) != list(range(first, len(task.coords))):
+        raise RuntimeError("the solver's answer does not visit every node once")
+    demands, capacity = task.demands, task.capacity
+    if demands is not None and any(int(demands[route].sum()) > (capacity or 0) for route in routes):
+        raise RuntimeError("the solver's answer overloads a vehicle")

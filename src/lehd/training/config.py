@@ -1,0 +1,125 @@
+"""What a training run is made of: a TOML file, and the defaults for what it does not say."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from lehd.errors import LehdError
+from lehd.model.lehd import ModelConfig
+from lehd.problems import PROBLEMS
+
+RANDOM, STEPS = "random", "steps"
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    problem: str = "TSP"
+    data: tuple[str, ...] = ()  # label files of one size
+    shares: tuple[float, ...] = ()  # how often each file is drawn from; by size if empty
+    held_out: int = 512  # the first labels of every file, never trained on
+    steps: int | None = None  # the end, by optimizer steps …
+    seconds: float | None = None  # … or by wall-clock time …
+    epochs: int | None = None  # … or by passes over the data, with states = "steps"
+    states: str = RANDOM  # one decision of each of many partial solutions, or "steps": all decisions of some, in order
+    tokens: int = 131_072  # through the decoder, per step, with states = "random"
+    batch: int = 1024  # partial solutions that are stepped through together, with states = "steps"
+    learning_rate: float = 5e-4
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.01
+    warmup: int = 1000  # steps
+    decay_from: float = 0.3  # share of the run after which the learning rate falls linearly, to zero at the end
+    epoch_decay: float = 1.0  # factor on the learning rate for each pass over the data, with states = "steps"
+    clip: float = 1.0  # of the gradient's norm; inf: never
+    average: float = 0.0  # decay of a running average of the weights, such as 0.999; 0: none is kept
+    seed: int = 0
+    compile: bool = True  # on a GPU
+    log_every: float = 20.0  # seconds between lines in the log
+    validate_every: float = 120.0  # seconds; the weights are saved as often
+    checkpoint_every: float = 60.0  # seconds: what a killed run can lose
+    model: ModelConfig = field(default_factory=ModelConfig)
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
+        _check_kinds(self.model)
+        if self.problem not in PROBLEMS:
+            raise LehdError(f"problem = {self.problem!r}: expected one of {', '.join(PROBLEMS)}")
+        if self.states not in (RANDOM, STEPS):
+            raise LehdError(f'states = {self.states!r}: expected "{RANDOM}" or "{STEPS}"')
+        ends = [end for end in (self.steps, self.seconds, self.epochs) if end is not None]
+        if len(ends) != 1:
+            raise LehdError("a training run ends after `steps`, `seconds` or `epochs`: give one of them")
+        if ends[0] <= 0:
+            raise LehdError("`steps`, `seconds` or `epochs` must be positive")
+        if self.shares and len(self.shares) != len(self.data):
+            raise LehdError("give one of `shares` for every file of `data`, or none")
+        if self.states == RANDOM and (self.epochs is not None or self.epoch_decay != 1):
+            raise LehdError('`epochs` and `epoch_decay` need states = "steps": random states have no passes')
+        if self.states == STEPS and self.shares:
+            raise LehdError('`shares` need states = "random": a pass over the data takes every label once')
+        if min(self.tokens, self.batch, self.held_out) < 1:
+            raise LehdError("`tokens`, `batch` and `held_out` must be at least 1")
+        if not 0 <= self.average < 1:
+            raise LehdError(f"average = {self.average}: expected a decay from 0 (none) to below 1")
+
+
+def read_config(path: str | Path, changes: Sequence[str] = ()) -> TrainConfig:
+    """A TrainConfig from a TOML file; what the file does not mention keeps its default.
+
+    Changes such as `steps=60` or `model.dim=64` replace what the file says; their values are JSON.
+    """
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise LehdError(f"{path}: {error}") from None
+    sizes = table.pop("model", {})
+    if not isinstance(sizes, dict):
+        raise LehdError(f"{path}: model = {sizes!r}: expected a table [model]")
+    for change in changes:
+        name, _, value = change.partition("=")
+        target, name = (sizes, name[len("model.") :]) if name.startswith("model.") else (table, name)
+        try:
+            target[name] = json.loads(value)
+        except json.JSONDecodeError:
+            raise LehdError(f"{change}: expected NAME=VALUE with a value in JSON, such as steps=60") from None
+    unknown = (table.keys() - {each.name for each in fields(TrainConfig)}) | (table.keys() & {"model"})
+    unknown |= sizes.keys() - {each.name for each in fields(ModelConfig)}
+    if unknown:
+        raise LehdError(f"{path}: unknown setting {', '.join(sorted(unknown))}")
+    problem = PROBLEMS.get(str(table.get("problem", "TSP")))
+    if problem is not None:
+        sizes = {name: getattr(problem, name) for name in ("num_features", "num_resources", "actions_per_node")} | sizes
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
+    try:
+        return TrainConfig(**values, model=ModelConfig(**sizes))
+    except (LehdError, TypeError) as error:
+        raise LehdError(f"{path}: {error}") from None
+
+
+def _check_kinds(config: Any) -> None:
+    """Whether every setting is of the type it is declared with; whole numbers will do where fractions are expected."""
+    for each in fields(config):
+        value = getattr(config, each.name)
+        expected, whole = str(each.type), isinstance(value, int) and not isinstance(value, bool)
+        real = whole or isinstance(value, float)
+        right = {
+            "int": whole,
+            "float": real,
+            "int | None": value is None or whole,
+            "float | None": value is None or real,
+            "str": isinstance(value, str),
+            "bool": isinstance(value, bool),
+            "tuple[str, ...]": _all_are(value, str),
+            "tuple[float, ...]": _all_are(value, int | float),
+            "tuple[float, float]": _all_are(value, int | float) and len(value) == 2,
+        }.get(expected, True)
+        if not right:
+            raise LehdError(f"{each.name} = {value!r}: expected {expected}")
+
+
+def _all_are(value: Any, kind: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(item, kind) for item in value)

@@ -1,0 +1,116 @@
+"""Where a step's decisions come from: labels on the device, and two ways of going through them.
+
+`RandomStates` takes one decision from each of many partial solutions. `ConstructionSteps`, the paper's way, takes a
+batch of partial solutions and goes through their decisions one after the other, a step of the optimizer for each.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Protocol
+
+import torch
+
+from lehd.data.dataset import Labelled, concatenate
+from lehd.errors import LehdError
+from lehd.problems.base import Problem
+from lehd.training.config import STEPS, TrainConfig
+from lehd.training.partial import Batch, pick_rows, sample_batch
+from lehd.types import PartialSolution
+
+SHORTEST = 4  # entries of a partial solution in ConstructionSteps, where the labels have as many
+
+
+class Data:
+    """Label files on the device, apart from those held out for validation."""
+
+    def __init__(self, parts: list[Labelled], shares: tuple[float, ...], held_out: int, device: torch.device):
+        if any(len(part) <= held_out for part in parts):
+            raise LehdError(f"every label file needs more than the {held_out} labels that are held out")
+        self.validation = concatenate([part.rows(slice(held_out)) for part in parts]).to(device)
+        self.parts = [part.rows(slice(held_out, None)).to(device) for part in parts]
+        self.shares = shares or tuple(float(len(part)) for part in self.parts)
+
+    def pick(self, rng: random.Random) -> Labelled:
+        return rng.choices(self.parts, self.shares)[0]
+
+
+class Feed(Protocol):
+    batches: int  # batches of partial solutions that are done: all that resuming needs beside the random states
+
+    @property
+    def passes(self) -> float:
+        """How often the data have been gone through."""
+
+    @property
+    def between(self) -> bool:
+        """Whether no batch of partial solutions is half done: the moment for a checkpoint."""
+
+    def next(self) -> Batch: ...
+
+
+class RandomStates:
+    passes, between = 0.0, True
+
+    def __init__(
+        self, config: TrainConfig, problem: Problem, data: Data, rng: random.Random, generator: torch.Generator
+    ):
+        self.config, self.problem, self.data, self.rng, self.generator = config, problem, data, rng, generator
+        self.batches = 0
+
+    def next(self) -> Batch:
+        self.batches += 1
+        layers = self.config.model.decoder_layers
+        labelled = self.data.pick(self.rng)
+        return sample_batch(self.problem, labelled, self.config.tokens, layers, self.rng, self.generator)
+
+
+class ConstructionSteps:
+    def __init__(
+        self, config: TrainConfig, problem: Problem, data: Data, rng: random.Random, generator: torch.Generator
+    ):
+        self.config, self.problem, self.rng, self.generator = config, problem, rng, generator
+        self.labelled = data.parts[0] if len(data.parts) == 1 else concatenate(data.parts)
+        self.per_pass = -(-len(self.labelled) // config.batch)
+        self.batches = 0
+        self.shuffled = (-1, torch.empty(0))  # the number of a pass, and its order of labels
+        self.partial: PartialSolution | None = None
+        self.taken = 0  # steps of the current partial solutions
+
+    @property
+    def passes(self) -> float:
+        return self.batches / self.per_pass
+
+    @property
+    def between(self) -> bool:
+        return self.partial is None
+
+    def next(self) -> Batch:
+        partial = self.partial = self.partial or self._cut()
+        batch = Batch(partial.instances, partial.state(self.taken), partial.via_depot[:, self.taken].long())
+        self.taken += 1
+        if self.taken == partial.steps:
+            self.partial = None
+            self.batches += 1
+        return batch
+
+    def _cut(self) -> PartialSolution:
+        """Suffixes, all of one random length, of the next labels in the order of this pass."""
+        number, place = divmod(self.batches, self.per_pass)
+        if self.shuffled[0] != number:  # from seed and number alone, so that a resumed pass goes on in the same order
+            draw = torch.Generator().manual_seed(self.config.seed * 1_000_003 + number)
+            order = torch.randperm(len(self.labelled), generator=draw).to(self.labelled.instances.device)
+            self.shuffled = (number, order)
+        rows = self.shuffled[1][place * self.config.batch : (place + 1) * self.config.batch]
+        instances, solution = pick_rows(self.labelled, rows)
+        solution = self.problem.randomise(instances, solution, self.generator)
+        longest = solution.nodes.shape[1]
+        self.taken = 0
+        return self.problem.cut(instances, solution, self.rng.randint(min(SHORTEST, longest), longest))
+
+
+def make_feed(
+    config: TrainConfig, problem: Problem, data: Data, rng: random.Random, generator: torch.Generator
+) -> Feed:
+    kind = ConstructionSteps if config.states == STEPS else RandomStates
+    return kind(config, problem, data, rng, generator)

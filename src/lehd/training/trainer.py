@@ -1,0 +1,276 @@
+"""One training run: steps of the optimizer, its schedule, its log, its weights and its checkpoints."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from lehd.errors import LehdError
+from lehd.model.checkpoint import save_model
+from lehd.model.lehd import LEHD
+from lehd.model.precision import arithmetic
+from lehd.problems import PROBLEMS
+from lehd.problems.base import Problem
+from lehd.training.checkpoint import (
+    Checkpoint,
+    has_checkpoint,
+    optimizer_tensors,
+    restore_optimizer,
+    save_checkpoint,
+)
+from lehd.training.config import TrainConfig
+from lehd.training.feed import Data, make_feed
+from lehd.training.log import Log
+from lehd.training.processes import Processes
+from lehd.training.supervised import cross_entropy
+from lehd.training.validation import measure
+
+WEIGHTS, AVERAGE = "weights.safetensors", "average.safetensors"
+COUNTERS = ("step", "seconds", "decisions", "tokens")
+
+
+class Watch(Protocol):
+    """What a run tells while it goes on."""
+
+    def stepped(self, trainer: Trainer) -> None:
+        """After every step."""
+
+    def logged(self, record: dict[str, Any]) -> None:
+        """With every line of the log."""
+
+
+class PrintLines:
+    """Prints the lines of the log."""
+
+    def stepped(self, trainer: Trainer) -> None:
+        pass
+
+    def logged(self, record: dict[str, Any]) -> None:
+        print(json.dumps(record), flush=True)
+
+
+class Trainer:
+    def __init__(
+        self, config: TrainConfig, model: LEHD, data: Data, device: torch.device, processes: Processes | None = None
+    ):
+        self.config, self.data, self.device = config, data, device
+        self.processes = processes or Processes()
+        self.problem: Problem = PROBLEMS[config.problem]
+        self.model = model.to(device).train()
+        self.average = copy.deepcopy(model).eval().requires_grad_(False) if config.average else None
+        if config.compile and device.type == "cuda":
+            torch._dynamo.config.recompile_limit = 64  # training and validation, encoder and decoder
+            for layer in [model.encoder, *model.decoder]:
+                layer.compile(dynamic=True)
+        self.rng = random.Random(config.seed)
+        self.generator = torch.Generator(device).manual_seed(config.seed)
+        self.feed = make_feed(config, self.problem, data, self.rng, self.generator)
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(),
+            lr=torch.tensor(0.0, device=device),
+            betas=config.betas,
+            weight_decay=config.weight_decay,
+            fused=True,
+        )
+        self.step = 0
+        self.seconds = 0.0  # spent on this run, also before it was resumed
+        self.begun = time.perf_counter()
+        self.decisions = self.tokens = 0
+        self.sums = torch.zeros(4, device=device)  # loss, right choices, decisions, skipped steps since the last line
+
+    @property
+    def progress(self) -> float:
+        """How much of the run is over."""
+        if self.config.steps is not None:
+            return self.step / self.config.steps
+        if self.config.epochs is not None:
+            return self.feed.passes / self.config.epochs
+        assert self.config.seconds is not None
+        return self.seconds / self.config.seconds
+
+    def learning_rate(self) -> float:
+        warm = min(1.0, (self.step + 1) / max(1, self.config.warmup))
+        left = max(0.0, 1 - self.progress)
+        decay = 1 - self.config.decay_from
+        cool = 1.0 if left >= decay else left / decay
+        return self.config.learning_rate * min(warm, cool) * self.config.epoch_decay ** int(self.feed.passes)
+
+    def train_step(self) -> None:
+        rate = self.learning_rate()
+        whole = self.feed.next()
+        batch, count = self.processes.share(whole), len(whole.action)
+        with arithmetic(self.device):
+            loss, right = cross_entropy(self.model, self.problem, batch)
+        total = loss.sum()
+        (total / count).backward()  # type: ignore[no-untyped-call]
+        finite = self._exchange_and_clip()
+        for group in self.optimizer.param_groups:
+            group["lr"].fill_(rate)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            part = torch.stack([total, right.sum(), torch.full_like(total, len(batch.action))])
+            self.sums[:3] += torch.where(finite, part, torch.zeros_like(part))
+            if self.processes.writes:
+                self.sums[3] += ~finite
+            self._update_average()
+        self.step += 1
+        self.decisions += count
+        self.tokens += count * (whole.state.available.shape[1] + 2)
+        self.seconds = self.processes.agree(time.perf_counter() - self.begun)
+
+    def _exchange_and_clip(self) -> Tensor:
+        """Clip gradients, or drop them if any is not finite; whether all were. Nothing here waits for the GPU."""
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        self.processes.add_up(gradients)
+        norm = torch.nn.utils.get_total_norm(gradients)
+        finite = torch.isfinite(norm)
+        scale = torch.where(finite, (self.config.clip / (norm + 1e-6)).clamp(max=1.0), 0.0)
+        for gradient in gradients:
+            gradient.copy_(torch.where(finite, gradient * scale, 0.0))
+        return finite
+
+    def _update_average(self) -> None:
+        if self.average is None:
+            return
+        mine, others = ([p.data for p in model.parameters()] for model in (self.average, self.model))
+        torch._foreach_lerp_(mine, others, 1 - self.config.average)
+        for buffer, other in zip(self.average.buffers(), self.model.buffers(), strict=True):
+            buffer.copy_(other)  # statistics of a normalization
+
+    # ---- looking at it
+
+    def validate(self, decisions: int = 65_536) -> dict[str, float]:
+        """What `measure` finds of the weights, and of their running average where one is kept."""
+        self.model.eval()
+        found = measure(self.model, self.problem, self.data.validation, decisions)
+        if self.average is not None:
+            average = measure(self.average, self.problem, self.data.validation, decisions)
+            found |= {f"average_{name}": value for name, value in average.items()}
+        self.model.train()
+        return found
+
+    def line(self) -> dict[str, float]:
+        """What happened since the last line."""
+        self._collect_sums()
+        record = self.glance()
+        self.sums.zero_()
+        return record
+
+    def glance(self) -> dict[str, float]:
+        """The next line so far, as this process knows it. Waits for the GPU."""
+        loss, right, count, skipped = self.sums.tolist()
+        return {
+            "step": self.step,
+            "seconds": round(self.seconds, 1),
+            "loss": loss / max(1.0, count),
+            "accuracy": right / max(1.0, count),
+            "learning_rate": self.learning_rate(),
+            "skipped": skipped,
+            "decisions": self.decisions,
+            "tokens_per_second": self.tokens / max(self.seconds, 1e-9),
+        }
+
+    def _collect_sums(self) -> None:
+        """All processes' sums go to the one that writes."""
+        self.processes.add_up([self.sums])
+        if not self.processes.writes:
+            self.sums.zero_()
+
+    # ---- going on later
+
+    def save(self, folder: Path) -> None:
+        """A checkpoint of everything that `resume` needs."""
+        self._collect_sums()
+        if not self.processes.writes:
+            return
+        tensors = optimizer_tensors(self.model, self.optimizer)
+        tensors |= {"generator": self.generator.get_state(), "sums": self.sums}
+        facts = {
+            **{name: getattr(self, name) for name in COUNTERS},
+            "batches": self.feed.batches,
+            "random": self.rng.getstate(),
+            "device": self.device.type,
+            "config": asdict(self.config),
+        }
+        save_checkpoint(folder, self.step, Checkpoint(self.model, self.average, tensors, facts))
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Go on where a checkpoint was made. The configuration may differ, but for problem and model."""
+        facts, tensors = checkpoint.facts, checkpoint.tensors
+        if facts["config"]["problem"] != self.config.problem or checkpoint.weights.config != self.config.model:
+            raise LehdError("the checkpoint belongs to a model of other sizes or for another problem")
+        self.model.load_state_dict(checkpoint.weights.state_dict())
+        if self.average is not None:
+            self.average.load_state_dict((checkpoint.average or checkpoint.weights).state_dict())
+        restore_optimizer(self.model, self.optimizer, tensors)
+        for name in COUNTERS:
+            setattr(self, name, facts[name])
+        self.feed.batches = facts["batches"]
+        version, state, gauss = facts["random"]
+        self.rng.setstate((version, tuple(state), gauss))
+        if facts["device"] == self.device.type:  # another kind of device draws other numbers anyway
+            self.generator.set_state(tensors["generator"])
+        if self.processes.writes:
+            self.sums.copy_(tensors["sums"])
+
+    def run(self, folder: Path, watch: Watch) -> LEHD:
+        """Train to the end; `folder` gets the log, the weights and checkpoints."""
+        if self.progress >= 1:  # a finished run, resumed
+            return self.model.eval()
+        config = self.config
+        with self._writing(folder):
+            log = Log(folder, self.step) if self.processes.writes else None
+
+        def record(line: dict[str, Any]) -> None:
+            if log is not None:
+                log.write(line)
+                watch.logged(line)
+
+        self.begun = time.perf_counter() - self.seconds
+        logged = validated = saved = self.seconds
+        with self._writing(folder):
+            while self.progress < 1:
+                self.train_step()
+                watch.stepped(self)
+                if self.seconds - logged >= config.log_every and self.progress < 1:
+                    logged = self.seconds
+                    record(self.line())
+                if self.seconds - validated >= config.validate_every and self.progress < 1:
+                    validated = self.seconds
+                    self._validate_and_save(folder, record, {"step": self.step})
+                if self.seconds - saved >= config.checkpoint_every and self.feed.between:
+                    saved = self.seconds
+                    self.save(folder)
+            self._validate_and_save(folder, record, self.line())
+            self.save(folder)
+            if log is not None:
+                log.close()
+        return self.model.eval()
+
+    def _validate_and_save(self, folder: Path, record: Callable[[dict[str, Any]], None], line: dict[str, Any]) -> None:
+        if not self.processes.writes:
+            return
+        record({**line, **self.validate()})
+        save_model(self.model, folder / WEIGHTS)
+        if self.average is not None:
+            save_model(self.average, folder / AVERAGE)
+
+    @contextmanager
+    def _writing(self, folder: Path) -> Iterator[None]:
+        """A full disk ends the run, but not what it has written before."""
+        try:
+            yield
+        except OSError as error:
+            intact = "; the last checkpoint is intact, --resume goes on from it" if has_checkpoint(folder) else ""
+            raise LehdError(f"{folder}: cannot write ({error.strerror or error}){intact}") from error

@@ -38,7 +38,7 @@ import sys, torch
 from lehd.training import loop, trainer
 
 def descent(parameters, lr, betas, weight_decay, fused):
-    return torch.optim.SGD(parameters, lr=lr)
+    return torch.optim.SGD(parameters, lr=lr, fused=fused)
 
 trainer.torch.optim.AdamW = descent
 loop.main()

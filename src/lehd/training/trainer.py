@@ -130,14 +130,13 @@ class Trainer:
         self.seconds = self.processes.agree(time.perf_counter() - self.begun)
 
     def _exchange_and_clip(self) -> Tensor:
-        """Clip gradients, or drop them if any is not finite; whether all were. Nothing here waits for the GPU."""
+        """Clip gradients; if any is not finite the optimizer skips the step. Whether all were. Nothing waits here."""
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         self.processes.add_up(gradients)
         norm = torch.nn.utils.get_total_norm(gradients)
         finite = torch.isfinite(norm)
-        scale = torch.where(finite, (self.config.clip / (norm + 1e-6)).clamp(max=1.0), 0.0)
-        for gradient in gradients:
-            gradient.copy_(torch.where(finite, gradient * scale, 0.0))
+        torch._foreach_mul_(gradients, (self.config.clip / (norm + 1e-6)).clamp(max=1.0))
+        self.optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined] # what a fused optimizer looks at
         return finite
 
     def _update_average(self) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
+from lehd.cli.bar import LiveBar
 from lehd.cli.common import reporting
 from lehd.errors import LehdError
 from lehd.words import count
 
 if TYPE_CHECKING:
     from lehd.labels.pool import Progress
-
-INTERVAL = 0.1  # seconds between two looks
 
 
 def label(
@@ -78,45 +76,17 @@ def label(
             typer.echo(f"{count(merged, 'label')} in {merge}")
 
 
-class Bar:
-    """Called with each Progress; draws at most ten times a second, and only on a terminal."""
+class Bar(LiveBar):
+    """Called with each Progress."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bars
-
-        console = Console(stderr=True)
-        self.bars = Bars(
-            TextColumn("labelling", style="cyan"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[state]}"),
-            TimeRemainingColumn(),
-            console=console,
-            auto_refresh=False,  # a thread of its own would not go well with starting processes
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self.task = self.bars.add_task("", total=None, state="")
-        self.next_look = 0.0
+        super().__init__(TextColumn("labelling", style="cyan"), BarColumn(bar_width=24), TimeRemainingColumn())
         self.last: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
         from lehd.data.dataset import SHARD
 
         self.last = progress
-        now = time.monotonic()
-        if self.bars.disable or now < self.next_look:
-            return
-        self.next_look = now + INTERVAL
-        total = progress.total_shards * SHARD
-        self.bars.update(self.task, completed=progress.instances, total=total, state=str(progress), refresh=True)
-
-    def __enter__(self) -> Bar:
-        self.bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bars.stop()
+        if self.due():
+            total = progress.total_shards * SHARD
+            self.bars.update(self.task, completed=progress.instances, total=total, state=str(progress), refresh=True)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
+from rich.progress import BarColumn, TextColumn
 
+from lehd.cli.bar import LiveBar
 from lehd.cli.common import reporting
 
 if TYPE_CHECKING:
     from lehd.training.loop import Trainer
-
-INTERVAL = 1.0  # seconds between two looks: each waits for the GPU
 
 
 def train(
@@ -60,35 +58,20 @@ def train(
             typer.echo(f"{output / WEIGHTS}: {summary(bar.last)}; curves in {output / CURVES}", err=True)
 
 
-class Bar:
+class Bar(LiveBar):
     """Shows a run on a terminal; elsewhere the lines of its log are printed. Of several processes, one speaks."""
 
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
+    interval = 1.0  # each look waits for the GPU
 
-        console = Console(stderr=True)
-        self.bars = Progress(
-            TextColumn("training", style="cyan"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.percentage:3.0f} %"),
-            TextColumn("{task.fields[state]}"),
-            console=console,
-            auto_refresh=False,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self.task = self.bars.add_task("", total=1.0, state="")
-        self.next_look = 0.0
+    def __init__(self) -> None:
+        words, share = TextColumn("training", style="cyan"), TextColumn("{task.percentage:3.0f} %")
+        super().__init__(words, BarColumn(bar_width=24), share, total=1.0)
         self.last: dict[str, Any] = {}  # the latest line of the log
 
     def stepped(self, trainer: Trainer) -> None:
-        now = time.monotonic()
-        if self.bars.disable or not trainer.processes.writes or now < self.next_look:
-            return
-        self.next_look = now + INTERVAL
-        self.bars.start()
-        self.bars.update(self.task, completed=trainer.progress, state=state_words(trainer), refresh=True)
+        if trainer.processes.writes and self.due():
+            self.bars.start()
+            self.bars.update(self.task, completed=trainer.progress, state=state_words(trainer), refresh=True)
 
     def logged(self, record: dict[str, Any]) -> None:
         self.last = record
@@ -97,13 +80,8 @@ class Bar:
         elif "loss" not in record:  # a validation on the way; what the last one found is told at the end
             self.bars.console.print(f"step {record['step']}: {summary(record)}", highlight=False)
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> Self:
         return self  # the display starts with the first step: the labels are read before
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bars.stop()
 
 
 def state_words(trainer: Trainer) -> str:

@@ -11,11 +11,13 @@ A label file is an npz archive in one of two layouts:
 
 from __future__ import annotations
 
+import io
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 from lehd.data.generate import CvrpArrays, TspArrays, uniform_cvrp, uniform_tsp, x_type_cvrp
 from lehd.data.shapes import shapes_tsp
 from lehd.errors import LehdError
+from lehd.model.checkpoint import write_atomically
 from lehd.problems import of
 from lehd.types import Instances, Solution
 
@@ -86,6 +89,16 @@ def load_labels(path: str | Path) -> Labelled:
         raise LehdError(f"{path}: the array {error} is missing") from None
     of(labelled.instances).check(labelled.instances, labelled.solution)
     return labelled
+
+
+def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    """A compressed npz file, written atomically."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    try:
+        write_atomically(path, buffer.getvalue())
+    except OSError as error:
+        raise LehdError(f"{path}: cannot write ({error.strerror or error})") from error
 
 
 def concatenate(parts: Sequence[Labelled]) -> Labelled:

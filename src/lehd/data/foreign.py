@@ -23,9 +23,8 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from lehd.data.dataset import Labelled
+from lehd.data.dataset import Labelled, write_arrays
 from lehd.errors import LehdError
-from lehd.model.checkpoint import write_atomically
 from lehd.problems import of
 from lehd.types import Instances, Solution
 
@@ -229,12 +228,7 @@ def write_plain(labelled: Labelled, path: Path) -> None:
     if instances.demands is not None and instances.capacity is not None:
         arrays |= {"demands": instances.demands.numpy(), "capacity": instances.capacity.numpy()}
         arrays["via_depot"] = solution.via_depot.numpy()
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    try:
-        write_atomically(path, buffer.getvalue())
-    except OSError as error:
-        raise LehdError(f"{path}: cannot write ({error.strerror or error})") from error
+    write_arrays(path, arrays)
 
 
 def main() -> None:

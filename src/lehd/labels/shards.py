@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 import zlib
 from pathlib import Path
@@ -11,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lehd.data.dataset import SHARD
+from lehd.data.dataset import SHARD, write_arrays
 from lehd.data.generate import CvrpArrays, TspArrays
 from lehd.errors import LehdError
 from lehd.labels.solvers import Solver, Task
-from lehd.model.checkpoint import write_atomically
 
 
 class Shard:
@@ -58,7 +56,7 @@ class Shard:
         }
         if isinstance(self.drawn, CvrpArrays):
             arrays["via"] = np.packbits(self.via, axis=1)[None]
-        _write(shard_path(folder, self.recipe, self.customers, self.number), arrays)
+        write_arrays(shard_path(folder, self.recipe, self.customers, self.number), arrays)
 
 
 def shard_path(folder: Path, recipe: str, customers: int, shard: int) -> Path:
@@ -72,7 +70,7 @@ def merge(folder: Path, recipe: str, customers: int, target: Path) -> int:
         raise LehdError(f"{folder}: no shard of {recipe} with {customers} customers to merge")
     parts = [_read(path) for path in paths]
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    _write(target, {"recipe": np.array(recipe), "customers": np.array(customers), **joined})
+    write_arrays(target, {"recipe": np.array(recipe), "customers": np.array(customers), **joined})
     return int(joined["solved"].sum())
 
 
@@ -87,12 +85,3 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
     arrays.setdefault("solver", np.array(["unknown"]))
     arrays.setdefault("seconds", np.array([np.nan]))
     return arrays
-
-
-def _write(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    try:
-        write_atomically(path, buffer.getvalue())
-    except OSError as error:
-        raise LehdError(f"{path}: cannot write ({error.strerror or error})") from error

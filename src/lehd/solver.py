@@ -17,6 +17,7 @@ import torch
 from lehd import problems
 from lehd.decoding.rrc import SHORTEST
 from lehd.decoding.stop import Stop
+from lehd.device import find_device
 from lehd.errors import LehdError
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.model.lehd import LEHD
@@ -87,12 +88,12 @@ def solve(
     if time_limit is None and rrc is None:
         time_limit = DEFAULT_SECONDS
     options = Options(beam, sample, longest, parallel, nearest)
-    where = _device(device)
+    where = find_device(device)
     network, name = _model(model, problem, where)
     given = None if start is None else _start(problem, instances, start)
 
     tokens = instances.num_nodes * options.width
-    at_once = max(1, TOKENS_AT_ONCE.get(where.type, TOKENS_AT_ONCE["cpu"]) // tokens)
+    at_once = max(1, TOKENS_AT_ONCE[where.type] // tokens)
     parts = [slice(first, first + at_once) for first in range(0, len(instances), at_once)]
     rng = random.Random(whole_seed)
     ending = begun + time_limit - SECONDS_PER_RESULT * len(instances) if time_limit is not None else None
@@ -157,17 +158,6 @@ def _seconds(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _device(device: str | torch.device | None) -> torch.device:
-    try:
-        where = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device is None else torch.device(device)
-        if where.type not in TOKENS_AT_ONCE:
-            raise LehdError(f"device {device}: expected {' or '.join(TOKENS_AT_ONCE)}")
-        torch.empty(0, device=where)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise LehdError(f"device {device}: {str(error).splitlines()[0]}") from None
-    return where
-
-
 def _model(model: LEHD | str | Path | None, problem: Problem, device: torch.device) -> tuple[LEHD, str]:
     if isinstance(model, LEHD):
         network, label, source = deepcopy(model), "model", "model"  # the caller's stays where it is, and as it is
@@ -176,8 +166,7 @@ def _model(model: LEHD | str | Path | None, problem: Problem, device: torch.devi
         network, label, source = load_model(path), path.stem, str(path)
     else:
         raise LehdError(f"model: expected a file of weights or a loaded model, found {type(model).__name__}")
-    sizes = ("num_features", "num_resources", "actions_per_node")
-    if any(getattr(network.config, size) != getattr(problem, size) for size in sizes):
+    if not network.config.has(problem.model_sizes):
         raise LehdError(f"{source} was not made for a {problem.name}")
     return network.to(device).eval(), f"{label}@{fingerprint(network)}"
 

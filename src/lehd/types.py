@@ -92,10 +92,10 @@ class Instances(_Tensors):
             vehicles=None if self.vehicles is None else self.vehicles[instance],
         )
 
-    def rows(self, which: slice) -> Instances:
-        """Some of the instances."""
+    def rows(self, which: slice | Tensor) -> Instances:
+        """Some of the instances; those picked by number lose their names."""
         part: Instances = self._map(lambda tensor: tensor[which])
-        return replace(part, names=self.names[which])
+        return replace(part, names=self.names[which] if isinstance(which, slice) else ())
 
 
 @dataclass(frozen=True)

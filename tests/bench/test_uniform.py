@@ -16,3 +16,9 @@ def test_gaps_are_ratios_of_means_at_every_budget(tmp_path):
     assert len(load_set(tmp_path / "small.npz", limit=2)[0]) == 2
     with pytest.raises(LehdError, match="none"):
         load_set(tmp_path / "none.npz")
+
+
+def test_a_set_without_references_is_refused(tmp_path):
+    np.savez(tmp_path / "bare.npz", coords=np.zeros((1, 4, 2)))
+    with pytest.raises(LehdError, match="ref_cost"):
+        load_set(tmp_path / "bare.npz")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -116,6 +117,13 @@ def _table(path: Path) -> list[dict[str, str]]:
 
 
 def main() -> None:
+    try:
+        run()
+    except LehdError as error:
+        sys.exit(f"lehd: {error}")
+
+
+def run() -> None:
     parser = argparse.ArgumentParser(description="Measure gaps on benchmark files.")
     parser.add_argument("library", choices=sorted(CASES))
     parser.add_argument("folder", type=Path)

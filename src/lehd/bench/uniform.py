@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -34,10 +36,13 @@ def load_set(path: Path, limit: int | None = None) -> tuple[Instances, np.ndarra
     try:
         with np.load(path) as file:
             arrays = {name: file[name][:limit] for name in file.files if file[name].ndim}
-    except OSError as error:
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise LehdError(f"{path}: {error}") from None
+    references = [arrays[name] for name in REFERENCES if name in arrays]
+    if "coords" not in arrays or not references:
+        raise LehdError(f"{path}: expected the arrays coords and one of {', '.join(REFERENCES)}")
     instances = coordinate_instances(arrays["coords"], arrays.get("demands"), arrays.get("capacity"))
-    return instances, next(arrays[name] for name in REFERENCES if name in arrays)
+    return instances, references[0]
 
 
 def measure(
@@ -87,8 +92,11 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="only the first so many instances")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
-    for name in options.sets:
-        measure(options.folder / f"{name}.npz", options.rrc, options.weights, options.limit, options.device)
+    try:
+        for name in options.sets:
+            measure(options.folder / f"{name}.npz", options.rrc, options.weights, options.limit, options.device)
+    except LehdError as error:
+        sys.exit(f"lehd: {error}")
 
 
 if __name__ == "__main__":

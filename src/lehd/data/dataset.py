@@ -59,7 +59,7 @@ class Labelled:
     def __len__(self) -> int:
         return len(self.instances)
 
-    def rows(self, which: slice) -> Labelled:
+    def rows(self, which: slice | torch.Tensor) -> Labelled:
         return Labelled(self.instances.rows(which), self.solution.rows(which))
 
     def to(self, device: torch.device | str) -> Labelled:

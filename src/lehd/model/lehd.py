@@ -44,6 +44,9 @@ class ModelConfig:
         if min(sizes) < 1 or self.num_resources < 0 or self.dim % self.heads:
             raise LehdError("model sizes must be positive, and dim a multiple of heads")
 
+    def has(self, sizes: dict[str, int]) -> bool:
+        return all(getattr(self, name) == size for name, size in sizes.items())
+
 
 class LEHD(nn.Module):
     def __init__(self, config: ModelConfig):

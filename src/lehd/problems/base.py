@@ -40,6 +40,11 @@ class Problem(ABC):
     longest_in_time: int  # partial solutions beyond this length gain too little for the time they take
     first_node: int  # the lowest number among the nodes to visit: 1 where node 0 is a depot
 
+    @property
+    def model_sizes(self) -> dict[str, int]:
+        """What the configuration of a model for this problem must say."""
+        return {name: getattr(self, name) for name in ("num_features", "num_resources", "actions_per_node")}
+
     # ---- what the model sees
 
     @abstractmethod

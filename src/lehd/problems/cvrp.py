@@ -157,7 +157,7 @@ class CVRP(Problem):
             start = (~at_depot).long()
             full = torch.where(at_depot, capacity[instance, None], remaining[:, :1])
             remaining = torch.cat([full, remaining[:, 1:]], 1)
-        routes_left = self._routes_left(instances, via, instance, places, flags)
+        routes_left = self._routes_left(instances, via, instance, flags)
         inside = instances.take(kept, instance)
         if instances.vehicles is not None:
             inside = replace(inside, vehicles=routes_left[:, 0])
@@ -172,7 +172,7 @@ class CVRP(Problem):
         )
 
     @staticmethod
-    def _routes_left(instances: Instances, via: Tensor, instance: Tensor, places: Tensor, flags: Tensor) -> Tensor:
+    def _routes_left(instances: Instances, via: Tensor, instance: Tensor, flags: Tensor) -> Tensor:
         """How many further routes (R, S) are allowed before each decision."""
         begun = flags.cumsum(1) - flags.long()  # within the partial solution
         if instances.vehicles is None:

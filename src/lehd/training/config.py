@@ -92,7 +92,7 @@ def read_config(path: str | Path, changes: Sequence[str] = ()) -> TrainConfig:
         raise LehdError(f"{path}: unknown setting {', '.join(sorted(unknown))}")
     problem = PROBLEMS.get(str(table.get("problem", "TSP")))
     if problem is not None:
-        sizes = {name: getattr(problem, name) for name in ("num_features", "num_resources", "actions_per_node")} | sizes
+        sizes = problem.model_sizes | sizes
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
     try:
         return TrainConfig(**values, model=ModelConfig(**sizes))

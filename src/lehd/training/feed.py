@@ -12,13 +12,12 @@ from typing import Protocol
 import torch
 
 from lehd.data.dataset import Labelled, concatenate
+from lehd.decoding.rrc import SHORTEST
 from lehd.errors import LehdError
 from lehd.problems.base import Problem
 from lehd.training.config import STEPS, TrainConfig
-from lehd.training.partial import Batch, pick_rows, sample_batch
+from lehd.training.partial import Batch, sample_batch
 from lehd.types import PartialSolution
-
-SHORTEST = 4  # entries of a partial solution in ConstructionSteps, where the labels have as many
 
 
 class Data:
@@ -102,8 +101,9 @@ class ConstructionSteps:
             order = torch.randperm(len(self.labelled), generator=draw).to(self.labelled.instances.device)
             self.shuffled = (number, order)
         rows = self.shuffled[1][place * self.config.batch : (place + 1) * self.config.batch]
-        instances, solution = pick_rows(self.labelled, rows)
-        solution = self.problem.randomise(instances, solution, self.generator)
+        chosen = self.labelled.rows(rows)
+        instances = chosen.instances
+        solution = self.problem.randomise(instances, chosen.solution, self.generator)
         longest = solution.nodes.shape[1]
         self.taken = 0
         return self.problem.cut(instances, solution, self.rng.randint(min(SHORTEST, longest), longest))

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from lehd.data.dataset import load_labels
+from lehd.device import find_device
 from lehd.errors import LehdError
 from lehd.model.checkpoint import load_model
 from lehd.model.lehd import LEHD
@@ -71,21 +72,17 @@ def train(
 def _load_for(problem: str, init: Path) -> LEHD:
     """Weights to start from; their own sizes count, not the configuration's."""
     model = load_model(init)
-    for name in ("num_features", "num_resources", "actions_per_node"):
-        if getattr(model.config, name) != getattr(PROBLEMS[problem], name):
-            raise LehdError(f"{init}: weights for another problem than {problem}")
+    if not model.config.has(PROBLEMS[problem].model_sizes):
+        raise LehdError(f"{init}: weights for another problem than {problem}")
     return model
 
 
 def _device(name: str | None, processes: Processes) -> torch.device:
-    try:
-        where = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-        if where.type == "cuda" and processes.count > 1:
-            where = torch.device("cuda", processes.rank % torch.cuda.device_count())
-            torch.cuda.set_device(where)
-        torch.empty(0, device=where)
-    except (RuntimeError, AssertionError) as error:
-        raise LehdError(f"device {name!r} cannot be used ({str(error).splitlines()[0]})") from None
+    """The device of this process: each its own GPU where there are several."""
+    where = find_device(name)
+    if where.type == "cuda" and processes.count > 1:
+        where = torch.device("cuda", processes.rank % torch.cuda.device_count())
+        torch.cuda.set_device(where)
     return where
 
 

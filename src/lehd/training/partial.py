@@ -55,7 +55,8 @@ def sample_batch(
     size = max(1, tokens * (layers + 1) // work)
     device = labelled.instances.device
     rows = torch.randint(len(labelled), (size,), generator=generator, device=device)
-    return decisions(problem, *pick_rows(labelled, rows), length, available, generator)
+    chosen = labelled.rows(rows)
+    return decisions(problem, chosen.instances, chosen.solution, length, available, generator)
 
 
 def decisions(
@@ -82,17 +83,3 @@ def symmetries(coords: Tensor, generator: torch.Generator) -> Tensor:
     swapped = torch.where(draws[0], coords.flip(2), coords)
     mirror = torch.cat([draws[1], draws[2]], 2)
     return torch.where(mirror, 1 - swapped, swapped)
-
-
-def pick_rows(labelled: Labelled, rows: Tensor) -> tuple[Instances, Solution]:
-    """The labels of the given rows (R,)."""
-    instances = labelled.instances
-    return (
-        replace(
-            instances,
-            coords=instances.coords[rows],
-            demands=None if instances.demands is None else instances.demands[rows],
-            capacity=None if instances.capacity is None else instances.capacity[rows],
-        ),
-        labelled.solution.rows(rows),
-    )

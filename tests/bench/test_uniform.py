@@ -1,24 +1,113 @@
+import json
+import subprocess
+import sys
+
 import numpy as np
 import pytest
+import torch
 
-from lehd.bench.uniform import load_set, measure
+import lehd.bench.uniform as uniform
+from lehd.bench.store import Store
+from lehd.bench.uniform import Options, SetRun, find_sets, load_set, run_uniform
+from lehd.bench.watch import Watch
 from lehd.errors import LehdError
 
 
-def test_gaps_are_ratios_of_means_at_every_budget(tmp_path):
+@pytest.fixture
+def small(tmp_path):
     coords = np.random.default_rng(0).random((4, 15, 2))
-    np.savez(tmp_path / "small.npz", coords=coords, ref_cost=np.array([3.0, 4.0, 3.5, 3.5]), source="here")
-    records = measure(tmp_path / "small.npz", [2, 4], None, None, "cpu")
-    assert [record["method"] for record in records] == ["greedy", "RRC 2", "RRC 4"]
-    for record in records:
-        assert record["gap"] == pytest.approx((record["cost"] / 3.5 - 1) * 100)
-    assert records[0]["cost"] >= records[1]["cost"] >= records[2]["cost"]
-    assert len(load_set(tmp_path / "small.npz", limit=2)[0]) == 2
-    with pytest.raises(LehdError, match="none"):
-        load_set(tmp_path / "none.npz")
+    path = tmp_path / "small.npz"
+    np.savez(path, coords=coords, ref_cost=np.array([3.0, 4.0, 3.5, 3.5]), source="here")
+    return path
+
+
+class Listener(Watch):
+    def __init__(self):
+        self.words, self.summaries = [], []
+
+    def working(self, words):
+        self.words.append(words)
+
+    def complete(self, summary):
+        self.summaries.append(summary)
+
+
+def costs(records):
+    return {(record.instance, record.budget): record.cost for record in records}
+
+
+def test_budgets_are_points_of_one_run(small):
+    listener = Listener()
+    records = run_uniform([small], Options((2, 4), device="cpu"), Store(), listener)
+    assert [each.label for each in listener.summaries] == ["greedy", "RRC 2", "RRC 4"]
+    for each in listener.summaries:
+        assert each.gap == pytest.approx((each.cost / 3.5 - 1) * 100)
+    greedy, two, four = (each.cost for each in listener.summaries)
+    assert greedy >= two >= four
+    alone = costs(run_uniform([small], Options((4,), device="cpu"), Store(), Watch()))
+    assert alone.items() <= costs(records).items()
+
+
+def test_a_stopped_run_goes_on_and_ends_the_same(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("lehd.bench.curve.SEGMENT", 2)
+    monkeypatch.setattr("lehd.bench.resume.SEGMENT", 2)
+    options = Options((2, 6), device="cpu")
+    whole = costs(run_uniform([small], options, Store(), Watch()))
+
+    class Stopper(Watch):
+        def working(self, words):
+            if "iteration 5" in words:
+                raise KeyboardInterrupt
+
+    path = tmp_path / "r.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        run_uniform([small], options, Store(path), Stopper())
+    assert len(path.read_text().splitlines()) == 8
+    listener = Listener()
+    records = run_uniform([small], options, Store(path), listener)
+    assert costs(records) == whole
+    assert listener.words[0].endswith("iteration 4 of 6")  # not from the beginning
+    assert [each.label for each in listener.summaries] == ["greedy", "RRC 2", "RRC 6"]
+    assert not list(tmp_path.glob("*.part.npz"))
+    monkeypatch.setattr(SetRun, "_run_rows", lambda *_: pytest.fail("all is there"))
+    run_uniform([small], options, Store(path), Watch())
+
+
+def test_out_of_memory_halves_the_batch(small, monkeypatch):
+    def hungry(model, problem, instances, *rest, **options):
+        if len(instances) > 1:
+            raise torch.OutOfMemoryError
+        return run_curve(model, problem, instances, *rest, **options)
+
+    run_curve = uniform.run_curve
+    monkeypatch.setattr(uniform, "run_curve", hungry)
+    records = run_uniform([small], Options(device="cpu"), Store(), Watch())
+    assert [(record.instance, record.batch) for record in records] == [(name, 1) for name in "0123"]
+    monkeypatch.setattr(uniform, "run_curve", lambda *_, **__: (_ for _ in ()).throw(torch.OutOfMemoryError))
+    with pytest.raises(LehdError, match="single instance"):
+        run_uniform([small], Options(device="cpu"), Store(), Watch())
+
+
+def test_sets_come_in_order_of_size(tmp_path):
+    for name, nodes in (("a", 9), ("b", 7)):
+        np.savez(tmp_path / f"{name}.npz", coords=np.zeros((1, nodes, 2)), ref_cost=np.ones(1))
+    assert [path.stem for path in find_sets(tmp_path)] == ["b", "a"]
+    with pytest.raises(LehdError, match="no test sets"):
+        find_sets(tmp_path / "none")
+
+
+def test_the_module_runs_alone(small, tmp_path):
+    command = [sys.executable, "-m", "lehd.bench.uniform", tmp_path, "--sets", "small", "--rrc", "2", "--limit", "2"]
+    done = subprocess.run([*command, "--device", "cpu"], text=True, capture_output=True, check=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["method"] for line in lines] == ["greedy", "RRC 2"]
+    assert lines[0].keys() == {"set", "instances", "weights", "device", "method", "cost", "gap", "seconds"}
+    assert lines[0]["instances"] == 2
 
 
 def test_a_set_without_references_is_refused(tmp_path):
     np.savez(tmp_path / "bare.npz", coords=np.zeros((1, 4, 2)))
     with pytest.raises(LehdError, match="ref_cost"):
         load_set(tmp_path / "bare.npz")
+    with pytest.raises(LehdError, match="none"):
+        load_set(tmp_path / "none.npz")

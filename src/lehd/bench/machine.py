@@ -1,0 +1,51 @@
+"""The machine a bench runs on: its name, its memory and the arithmetic it can do."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+# bfloat16 matrix products: what large ones reach, not what the data sheet says. Measured where it is not known.
+CEILINGS = {"NVIDIA H200": 790e12}
+
+
+def device_words(device: torch.device) -> str:
+    """What a record says about the device."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    threads = torch.get_num_threads()
+    return f"cpu, {threads} {'thread' if threads == 1 else 'threads'}"
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done all it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def peak_memory(device: torch.device) -> float | None:
+    """GiB of GPU memory, at the most since `forget_peak`."""
+    return torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else None
+
+
+def forget_peak(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def matmul_ceiling(device: torch.device, seconds: float = 0.5) -> float:
+    """FLOP/s of large matrix products: the arithmetic floor of everything the model does."""
+    if device.type == "cuda" and device_words(device) in CEILINGS:
+        return CEILINGS[device_words(device)]
+    size, kind = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
+    matrix = torch.randn(size, size, device=device, dtype=kind)
+    matrix @ matrix  # the first one pays for initialisation
+    synchronize(device)
+    done, begun = 0, time.perf_counter()
+    while time.perf_counter() - begun < seconds:
+        for _ in range(4):
+            matrix @ matrix
+        synchronize(device)
+        done += 4
+    return done * 2 * size**3 / (time.perf_counter() - begun)

@@ -1,0 +1,160 @@
+"""What the benches measure: one JSON line for each instance, method and budget, in a file that grows line by line.
+
+A run that was stopped goes on with the lines its file does not have yet. The file may be compressed (.jsonl.gz) once it
+is finished. Nothing published is ever written here: those numbers live in published.toml.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from lehd import __version__
+from lehd.errors import LehdError
+
+Key = tuple[object, ...]
+LEHD = "lehd"
+GREEDY = "greedy"
+
+
+def rrc(iterations: int) -> str:
+    """What the budget of so many RRC iterations is called; none is greedy construction."""
+    return f"RRC {iterations}" if iterations else GREEDY
+
+
+def in_seconds(seconds: float) -> str:
+    return f"{seconds:g} s"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One instance, solved once."""
+
+    bench: str  # uniform, tsplib, cvrplib or peers
+    set: str  # the test set, the size bin of TSPLIB, the set of CVRPLIB
+    instance: str
+    problem: str  # TSP or CVRP
+    nodes: int  # to visit
+    method: str  # lehd, or the name of another solver
+    budget: str  # greedy, "RRC 100", "10 s"
+    seed: int
+    device: str
+    cost: float | None = None  # None: the solver failed, see `error`
+    reference: float | None = None  # None: not known
+    seconds: float = 0.0  # wall-clock time; where several instances are solved at once, their time divided by them
+    weights: str = ""  # hash of the weights; other solvers have none
+    batch: int = 1  # instances solved at once
+    iterations: int | None = None
+    paper_cost: float | None = None  # what the paper would count, where that is something else …
+    paper_reference: float | None = None  # … and what it measures against; None: not an instance of the paper
+    error: str = ""
+    version: str = __version__
+
+    @property
+    def gap(self) -> float | None:
+        """Per cent above the reference."""
+        return _gap(self.cost, self.reference)
+
+    @property
+    def paper_gap(self) -> float | None:
+        """The same in the paper's convention."""
+        return _gap(self.cost if self.paper_cost is None else self.paper_cost, self.paper_reference)
+
+    @property
+    def key(self) -> Key:
+        """What makes it the same measurement."""
+        work = (self.bench, self.set, self.instance, self.problem)
+        return (*work, self.method, self.budget, self.seed, self.weights, self.device)
+
+    @property
+    def order(self) -> int:
+        """How large the budget is, to sort by: greedy, then iterations, then seconds."""
+        kind, _, number = self.budget.partition(" ")
+        if kind == "RRC":
+            return int(number)
+        return 0 if self.budget == GREEDY else 10**9 + round(float(kind))
+
+    def line(self) -> str:
+        shown = {name: value for name, value in asdict(self).items() if value not in (None, "")}
+        gaps = {"gap": self.gap, "paper_gap": self.paper_gap}
+        return json.dumps(shown | {name: round(gap, 6) for name, gap in gaps.items() if gap is not None})
+
+
+FIELDS = {each.name for each in fields(Record)}
+
+
+def _gap(cost: float | None, reference: float | None) -> float | None:
+    return None if cost is None or not reference else 100 * (cost / reference - 1)
+
+
+class Store:
+    """The records of a file, each measurement once; without a path they are kept in memory alone."""
+
+    def __init__(self, path: Path | None = None):
+        self.path = path
+        self.found: dict[Key, Record] = {}
+        if path is None:
+            return
+        if path.suffix == ".gz":
+            raise LehdError(f"{path}: results are appended to a plain .jsonl file; compress it when it is finished")
+        if path.exists():
+            _drop_half_line(path)
+            self._keep(read_records(path))
+
+    def __contains__(self, record: Record) -> bool:
+        """Whether this has been measured; what failed may be tried again."""
+        found = self.found.get(record.key)
+        return found is not None and not found.error
+
+    @property
+    def records(self) -> list[Record]:
+        return list(self.found.values())
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Append what is not there yet. Once this returns, a power cut does not lose it."""
+        new = [record for record in records if record not in self]
+        self._keep(new)
+        if self.path is None or not new:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write("".join(record.line() + "\n" for record in new))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise LehdError(f"{self.path}: cannot write ({error.strerror})") from error
+
+    def _keep(self, records: Iterable[Record]) -> None:
+        self.found |= {record.key: record for record in records}
+
+
+def read_records(path: Path) -> list[Record]:
+    """The records of a .jsonl or .jsonl.gz file."""
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        lines = data.decode("utf-8").splitlines()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise LehdError(f"{path}: not a readable file of results ({error})") from None
+    return [_parse(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _parse(path: Path, number: int, line: str) -> Record:
+    try:
+        values: dict[str, Any] = json.loads(line)
+        return Record(**{name: value for name, value in values.items() if name in FIELDS})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise LehdError(f"{path}, line {number}: not a result of lehd bench ({error})") from None
+
+
+def _drop_half_line(path: Path) -> None:
+    """A run that was killed while it wrote leaves half a line."""
+    data = path.read_bytes()
+    if data and not data.endswith(b"\n"):
+        with path.open("r+b") as file:
+            file.truncate(data.rfind(b"\n") + 1)

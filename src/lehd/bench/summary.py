@@ -1,0 +1,100 @@
+"""Many records in one row: mean gap, its uncertainty, and time.
+
+The gap of a set of generated instances is the ratio of mean costs, that of a library the mean of the instances' gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+from lehd.bench.store import LEHD, Record
+
+RATIO_OF_MEANS = ("uniform", "peers")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Records of one set, method and budget."""
+
+    set: str
+    problem: str
+    nodes: int  # the most any instance has
+    method: str
+    budget: str
+    instances: int  # with a solution
+    failed: int
+    cost: float | None
+    gap: float | None
+    seconds: float  # all instances together
+    weights: str
+    device: str
+    batch: int
+
+    @property
+    def label(self) -> str:
+        return self.budget if self.method == LEHD else f"{self.method} {self.budget}"
+
+    def line(self) -> dict[str, Any]:
+        """For a line of JSON."""
+        return {
+            "set": self.set,
+            "instances": self.instances,
+            "weights": self.weights,
+            "device": self.device,
+            "method": self.label,
+            "cost": self.cost,
+            "gap": self.gap,
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def summarise(records: Iterable[Record], paper: bool = False) -> list[Summary]:
+    """A summary for every set, method, budget, weights, seed and device, by size and budget.
+
+    With `paper` gaps are in the paper's convention, of the paper's instances alone.
+    """
+    groups: dict[tuple[object, ...], list[Record]] = {}
+    for record in records:
+        if paper and record.paper_reference is None:
+            continue
+        groups.setdefault((record.bench, record.set, record.problem, *record.key[4:]), []).append(record)
+    summaries = [(_summary(group, paper), group[0].order) for group in groups.values()]
+    ordered = sorted(summaries, key=lambda pair: (pair[0].problem, pair[0].nodes, pair[0].set, pair[1]))
+    return [summary for summary, _ in ordered]
+
+
+def _summary(group: list[Record], paper: bool) -> Summary:
+    solved = [record for record in group if record.cost is not None]
+    first = group[0]
+    costs = [record.cost for record in solved if record.cost is not None]
+    return Summary(
+        set=first.set,
+        problem=first.problem,
+        nodes=max(record.nodes for record in group),
+        method=first.method,
+        budget=first.budget,
+        instances=len(solved),
+        failed=len(group) - len(solved),
+        cost=mean(costs) if costs else None,
+        gap=mean_gap(solved, paper),
+        seconds=sum(record.seconds for record in group),
+        weights=first.weights,
+        device=first.device,
+        batch=max(record.batch for record in group),
+    )
+
+
+def mean_gap(records: list[Record], paper: bool = False) -> float | None:
+    """The gap of a set, in per cent; None where there are no references."""
+    if paper:
+        gaps = [record.paper_gap for record in records if record.paper_gap is not None]
+        return mean(gaps) if gaps else None
+    known = [(record.cost, record.reference) for record in records if record.cost and record.reference]
+    if not known:
+        return None
+    if records[0].bench in RATIO_OF_MEANS:
+        return 100 * (sum(cost for cost, _ in known) / sum(reference for _, reference in known) - 1)
+    return mean(100 * (cost / reference - 1) for cost, reference in known)

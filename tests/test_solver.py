@@ -270,6 +270,21 @@ def test_instances_put_together_by_hand_are_checked():
     assert single.cost == pytest.approx(length(COORDS, single.tour), rel=1e-5)
 
 
+@pytest.mark.parametrize("at", [0, 5, 200])  # before, during and after the first construction
+def test_a_stop_keeps_the_best_so_far(at):
+    asked = []
+
+    def stop():
+        asked.append(True)
+        return len(asked) > at
+
+    result = solve(COORDS, rrc=1000, stop=stop)
+    assert result.interrupted
+    assert result.iterations < 1000
+    assert sorted(result.tour) == list(range(30))
+    assert not solve(COORDS, rrc=2, stop=lambda: False).interrupted
+
+
 def test_an_interrupt_ends_all_parts_of_a_batch(monkeypatch):
     monkeypatch.setattr("lehd.solver.TOKENS_AT_ONCE", {"cpu": 100})
     calls = []

@@ -125,6 +125,7 @@ class Search:
             )
         except KeyboardInterrupt:
             self.interrupted = True
+        self.interrupted |= self.stop.called_off()
         if self.solution is None:
             self._keep(self._cheap_start())
         self.seconds = time.perf_counter() - self.begun

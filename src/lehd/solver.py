@@ -53,6 +53,7 @@ def solve(
     seed: int = 0,
     device: str | torch.device | None = None,
     progress: Callable[[Progress], None] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Any:
     """Solve a TSP or a CVRP and return a `Result`; a batch gives a list of them.
 
@@ -72,8 +73,9 @@ def solve(
     seed        the same seed and number of iterations give the same result on the same device
     device      "cpu", "cuda", …; by default a GPU if there is one
     progress    called with a `Progress` after every step and iteration
+    stop        asked at every step; once it says True, the search ends
 
-    An interrupt from the keyboard ends the search, not the call: the result says `interrupted`.
+    An interrupt from the keyboard, or a `stop`, ends the search, not the call: the result says `interrupted`.
     """
     begun = time.perf_counter()
     instances, batch = _instances(data, matrix, demands, capacity, vehicles)
@@ -99,11 +101,11 @@ def solve(
     ending = begun + time_limit - SECONDS_PER_RESULT * len(instances) if time_limit is not None else None
     results: list[Result] = []
     for number, part in enumerate(parts):
-        stop = Stop(rrc, None if ending is None else begun + (ending - begun) * (number + 1) / len(parts))
-        stopped = bool(results) and results[-1].interrupted
+        until = None if ending is None else begun + (ending - begun) * (number + 1) / len(parts)
+        rule, stopped = Stop(rrc, until, stop), bool(results) and results[-1].interrupted
         if stopped:  # by the user: the rest get a solution, but no search
-            stop = Stop(0, begun)
-        search = Search(problem, instances.rows(part), network, where, stop, options, rng, begun, progress)
+            rule = Stop(0, begun)
+        search = Search(problem, instances.rows(part), network, where, rule, options, rng, begun, progress)
         with _threads(where, len(search.given) * tokens):
             search.run(None if given is None else given.rows(part), stopped)
         results += search.results(whole_seed, name)

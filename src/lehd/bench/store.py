@@ -119,19 +119,23 @@ class Store:
         """Append what is not there yet. Once this returns, a power cut does not lose it."""
         new = [record for record in records if record not in self]
         self._keep(new)
-        if self.path is None or not new:
-            return
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write("".join(record.line() + "\n" for record in new))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise LehdError(f"{self.path}: cannot write ({error.strerror})") from error
+        if self.path is not None and new:
+            append_lines(self.path, (record.line() for record in new))
 
     def _keep(self, records: Iterable[Record]) -> None:
         self.found |= {record.key: record for record in records}
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Lines at the end of a file, safe on the disk when this returns."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write("".join(line + "\n" for line in lines))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise LehdError(f"{path}: cannot write ({error.strerror})") from error
 
 
 def read_records(path: Path) -> list[Record]:

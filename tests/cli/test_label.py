@@ -5,7 +5,11 @@ import pytest
 from lehd.cli.label import Bar
 from lehd.data.dataset import SHARD, load_labels
 from lehd.labels.pool import Progress
+from lehd.model.checkpoint import save_model
+from lehd.problems import PROBLEMS
+from tests.builders import tiny_model, tsp
 from tests.cli.command import lehd_command
+from tests.labels.test_improve import plain
 
 
 def test_labels_from_the_command_line(tmp_path):
@@ -47,3 +51,22 @@ def test_bar_counts_instances():
     (task,) = bar.bars.tasks
     assert (task.completed, task.total) == (150, 4 * SHARD)
     assert task.fields["state"] == "1/4 shards, 50.0 instances/s, 2 without a label"
+
+
+def test_a_model_improves_labels_from_the_command_line(tmp_path):
+    label_file = plain(tmp_path, tsp, count=12)
+    weights = tmp_path / "w.safetensors"
+    save_model(tiny_model(PROBLEMS["TSP"]), weights)
+    words = [label_file, tmp_path / "parts", "--improve", weights, "--iterations", 2, "--merge", tmp_path / "new.npz"]
+    done = lehd_command("label", *words, "--device", "cpu")
+    assert done.exit_code == 0, done.stderr
+    assert "1/1 parts" in done.stderr
+    assert "mean cost" in done.stderr
+    assert done.stdout == f"12 labels in {tmp_path / 'new.npz'}\n"
+    for extra, message in ((["--solver", "hgs"], "--improve uses a model"), (["--shards", 0, 1], "--shards")):
+        bad = lehd_command("label", *words, *extra)
+        assert bad.exit_code == 2
+        assert message in bad.stderr
+    lonely = lehd_command("label", "uniform_tsp", tmp_path, "--shards", 0, 1, "--iterations", 5)
+    assert lonely.exit_code == 2
+    assert "--improve" in lonely.stderr

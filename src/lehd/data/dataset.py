@@ -7,6 +7,9 @@ A label file is an npz archive in one of two layouts:
     compact  recipe (a name in RECIPES), customers, shard (S,), nodes (S, SHARD, n), cost (S, SHARD), CVRP also via
              (S, SHARD, bits of n flags): the instances are drawn again from recipe and shard number, and the costs
              guard against a generator that draws differently. Where solved (S, SHARD) is False there is no label
+
+Either may say where each label came from: sources (K,), names, and source (M,) or (S, SHARD), which of them. See
+lehd.data.label_file, which also knows files without labels.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from lehd.model.checkpoint import write_atomically
 from lehd.problems import of
 from lehd.types import Instances, Solution
 
+Arrays = dict[str, NDArray[Any]]  # those of an npz file, by name
 SHARD = 100  # instances drawn from one seed
 
 # name -> (first part of the seed, generator)
@@ -76,22 +80,25 @@ def load_labels(path: str | Path) -> Labelled:
         from lehd.data.foreign import read_foreign  # which builds on this module
 
         return read_foreign(path)
+    arrays = read_arrays(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise LehdError(f"{path}: not a readable npz file of labels ({error})") from None
-    try:
-        if "recipe" in arrays:
-            arrays = _expand(path, arrays)
-        labelled = _from_plain(arrays)
+        labelled = from_plain(expand(path, arrays) if "recipe" in arrays else arrays)
     except KeyError as error:
         raise LehdError(f"{path}: the array {error} is missing") from None
     of(labelled.instances).check(labelled.instances, labelled.solution)
     return labelled
 
 
-def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+def read_arrays(path: Path) -> Arrays:
+    """Everything in an npz file."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise LehdError(f"{path}: not a readable npz file of labels ({error})") from None
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
     """A compressed npz file, written atomically."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
@@ -124,38 +131,53 @@ def concatenate(parts: Sequence[Labelled]) -> Labelled:
     )
 
 
-def _from_plain(arrays: dict[str, NDArray]) -> Labelled:  # type: ignore[type-arg]
+def from_plain(arrays: Arrays) -> Labelled:
+    """What the arrays of the plain layout hold."""
     nodes = torch.as_tensor(np.ascontiguousarray(arrays["nodes"] if "nodes" in arrays else arrays["tour"])).long()
     cvrp = "demands" in arrays
     via = torch.as_tensor(arrays["via_depot"]).bool() if cvrp else torch.zeros_like(nodes, dtype=torch.bool)
-    return Labelled(
-        Instances(
-            coords=torch.as_tensor(np.ascontiguousarray(arrays["coords"], dtype=np.float32)),
-            demands=torch.as_tensor(arrays["demands"].astype(np.int64)) if cvrp else None,
-            capacity=torch.as_tensor(arrays["capacity"].astype(np.int64)) if cvrp else None,
-        ),
-        Solution(nodes, via),
+    return Labelled(plain_instances(arrays), Solution(nodes, via))
+
+
+def plain_instances(arrays: Arrays) -> Instances:
+    cvrp = "demands" in arrays
+    return Instances(
+        coords=torch.as_tensor(np.ascontiguousarray(arrays["coords"], dtype=np.float32)),
+        demands=torch.as_tensor(arrays["demands"].astype(np.int64)) if cvrp else None,
+        capacity=torch.as_tensor(arrays["capacity"].astype(np.int64)) if cvrp else None,
     )
 
 
-def _expand(path: Path, arrays: dict[str, NDArray]) -> dict[str, NDArray]:  # type: ignore[type-arg]
+def solved_rows(arrays: Arrays) -> NDArray[np.bool_]:
+    """Which instances of a compact file have a label."""
+    if "solved" in arrays:
+        return arrays["solved"].reshape(-1).astype(bool)
+    return np.full(len(arrays["shard"]) * SHARD, "nodes" in arrays)
+
+
+def draw_compact(path: Path, arrays: Arrays) -> Arrays:
+    """The instances of a compact file, drawn again: arrays of the plain layout without labels."""
     recipe, customers = str(arrays["recipe"]), int(arrays["customers"])
     if recipe not in RECIPES:
         raise LehdError(f"{path}: unknown recipe {recipe!r}; known: {', '.join(RECIPES)}")
     if len(arrays["shard"]) == 0:
         raise LehdError(f"{path}: no shard of labels in it")
     drawn = [draw_shard(recipe, customers, int(shard)) for shard in arrays["shard"]]
-    nodes = arrays["nodes"].reshape(-1, customers)
-    solved = arrays["solved"].reshape(-1) if "solved" in arrays else np.ones(len(nodes), bool)
-    plain = {name: np.concatenate([getattr(part, name) for part in drawn]) for name in drawn[0]._fields}
-    plain["nodes"] = nodes
+    return {name: np.concatenate([getattr(part, name) for part in drawn]) for name in drawn[0]._fields}
+
+
+def expand(path: Path, arrays: Arrays) -> Arrays:
+    """A compact file's labels in the plain layout."""
+    plain = draw_compact(path, arrays)
+    customers, solved = int(arrays["customers"]), solved_rows(arrays)
+    plain["nodes"] = arrays["nodes"].reshape(-1, customers)
     if "demands" in plain:
-        bits = arrays["via"].reshape(len(nodes), -1)
+        bits = arrays["via"].reshape(len(solved), -1)
         plain["via_depot"] = np.unpackbits(bits, axis=1, count=customers).astype(bool)
     plain = {name: array[solved] for name, array in plain.items()}
-    labelled = _from_plain(plain)
-    instances = labelled.instances
-    cost = of(instances).cost(instances, labelled.solution).double().numpy()
+    labelled = from_plain(plain)
+    cost = of(labelled.instances).cost(labelled.instances, labelled.solution).double().numpy()
     if not np.allclose(cost, arrays["cost"].reshape(-1)[solved], rtol=1e-4):
+        recipe = str(arrays["recipe"])
         raise LehdError(f"{path}: this numpy draws other instances from {recipe} than the labels were made for")
     return plain

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from lehd.data.dataset import Labelled, write_arrays
+from lehd.data.dataset import Arrays, Labelled, write_arrays
 from lehd.errors import LehdError
 from lehd.problems import of
 from lehd.types import Instances, Solution
@@ -222,13 +222,18 @@ def _stack(rows: list[Row], path: Path) -> Labelled:
 
 def write_plain(labelled: Labelled, path: Path) -> None:
     """A plain label file."""
+    write_arrays(path, plain_arrays(labelled))
+
+
+def plain_arrays(labelled: Labelled) -> Arrays:
+    """Labels in the plain layout."""
     instances, solution = labelled.instances, labelled.solution
     small = np.uint8 if instances.num_nodes <= 256 else np.int32
     arrays = {"coords": instances.coords.numpy(), "nodes": solution.nodes.numpy().astype(small)}
     if instances.demands is not None and instances.capacity is not None:
         arrays |= {"demands": instances.demands.numpy(), "capacity": instances.capacity.numpy()}
         arrays["via_depot"] = solution.via_depot.numpy()
-    write_arrays(path, arrays)
+    return arrays
 
 
 def main() -> None:

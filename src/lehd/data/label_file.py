@@ -1,0 +1,124 @@
+"""A label file whose labels can be replaced: which instances it has, where each label came from, and how to write it.
+
+Layouts are those of lehd.data.dataset. A file may also hold instances alone: plain without `nodes`, or compact with no
+more than recipe, customers and shard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lehd.data.dataset import (
+    RECIPES,
+    SHARD,
+    Arrays,
+    draw_compact,
+    expand,
+    from_plain,
+    plain_instances,
+    read_arrays,
+    solved_rows,
+)
+from lehd.errors import LehdError
+from lehd.problems import of
+from lehd.types import Instances, Solution
+
+NO_LABEL = -1  # in place of a source
+
+
+@dataclass(frozen=True)
+class LabelFile:
+    arrays: Arrays  # as on disk
+    instances: Instances  # all of the file, also those without a label
+    solution: Solution  # where there is no label, anything
+    labelled: NDArray[np.bool_]  # (M,) which instances have a label
+    sources: tuple[str, ...]  # who made labels of this file
+    source: NDArray[np.int64]  # (M,) which of them made each; NO_LABEL where there is none
+
+    def __len__(self) -> int:
+        return len(self.instances)
+
+    def costs(self) -> NDArray[np.float64]:
+        """Of each label, (M,); infinite where there is none."""
+        found: NDArray[np.float64] = of(self.instances).cost(self.instances, self.solution).double().numpy()
+        return np.where(self.labelled, found, np.inf)
+
+    def with_labels(self, solution: Solution, labelled: NDArray[np.bool_], maker: str, by: NDArray[np.bool_]) -> Arrays:
+        """The arrays of this file with other labels, of which those marked in `by` (M,) were made by `maker`."""
+        used = [name for number, name in enumerate(self.sources) if (self.source[~by] == number).any()]
+        names = [*dict.fromkeys([*used, *([maker] if by.any() else [])])]
+        renumbered = np.array([names.index(name) if name in names else 0 for name in [*self.sources, maker]])
+        source = np.where(by, len(self.sources), self.source)
+        source = np.where(labelled, renumbered[source], NO_LABEL)
+        kept = ("recipe", "customers", "shard", "coords", "demands", "capacity")
+        arrays = {name: self.arrays[name] for name in kept if name in self.arrays}
+        arrays |= {"sources": np.array(names), "source": source.astype(np.int16)}
+        nodes, via = solution.nodes.numpy(), solution.via_depot.numpy()
+        nodes = nodes.astype(np.uint8 if nodes.max(initial=0) < 256 else np.int32)
+        cvrp = self.instances.demands is not None
+        if "recipe" not in arrays:
+            if not labelled.all():
+                raise LehdError(f"{int((~labelled).sum())} instances have no label yet")
+            return arrays | {"nodes": nodes} | ({"via_depot": via} if cvrp else {})
+        shape = (len(arrays["shard"]), SHARD)
+        cost = np.where(labelled, of(self.instances).cost(self.instances, solution).double().numpy(), 0)
+        arrays |= {"nodes": nodes.reshape(*shape, -1), "cost": cost.astype(np.float32).reshape(shape)}
+        arrays |= {"solved": labelled.reshape(shape), "source": arrays["source"].reshape(shape)}
+        return arrays | ({"via": np.packbits(via, axis=1).reshape(*shape, -1)} if cvrp else {})
+
+
+def read_label_file(path: Path) -> LabelFile:
+    """Read a label file, or a file of instances, and check the labels."""
+    if path.suffix == ".txt":
+        from lehd.data.foreign import plain_arrays, read_foreign
+
+        return _label_file(path, plain_arrays(read_foreign(path)))
+    return _label_file(path, read_arrays(path))
+
+
+def fresh_instances(recipe: str, customers: int, shards: range) -> LabelFile:
+    """Instances drawn from a recipe, without labels."""
+    if recipe not in RECIPES:
+        raise LehdError(f"unknown recipe {recipe!r}; known: {', '.join(RECIPES)}")
+    arrays = {"recipe": np.array(recipe), "customers": np.array(customers), "shard": np.array(shards)}
+    return _label_file(Path(recipe), arrays)
+
+
+def _label_file(path: Path, arrays: Arrays) -> LabelFile:
+    try:
+        compact, has_labels = "recipe" in arrays, "nodes" in arrays or "tour" in arrays
+        instances = plain_instances(draw_compact(path, arrays) if compact else arrays)
+        instances = replace(instances, coords=instances.coords.double())  # in single precision noise could be shorter
+        problem = of(instances)
+        labelled = solved_rows(arrays) if compact else np.full(len(instances), has_labels)
+        nodes = torch.zeros(len(instances), instances.num_nodes - problem.first_node, dtype=torch.long)
+        solution = Solution(nodes, torch.zeros_like(nodes, dtype=torch.bool))
+        if has_labels:
+            found = from_plain(expand(path, arrays) if compact else arrays)
+            problem.check(found.instances, found.solution)
+            solution.nodes[labelled], solution.via_depot[labelled] = found.solution.nodes, found.solution.via_depot
+    except KeyError as error:
+        raise LehdError(f"{path}: the array {error} is missing") from None
+    except (ValueError, IndexError, RuntimeError) as error:
+        raise error if isinstance(error, LehdError) else LehdError(f"{path}: {error}") from None
+    sources, source = _sources(path, arrays, labelled)
+    return LabelFile(arrays, instances, solution, labelled, sources, source)
+
+
+def _sources(path: Path, arrays: Arrays, labelled: NDArray[np.bool_]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    if "sources" in arrays and "source" in arrays:
+        names, source = tuple(map(str, arrays["sources"])), arrays["source"].reshape(-1).astype(np.int64)
+        if source.shape != labelled.shape or source.max(initial=-1) >= len(names):
+            raise LehdError(f"{path}: the array source does not fit the labels")
+    elif "solver" in arrays and "recipe" in arrays:
+        made = [f"{name} {seconds:g} s" for name, seconds in zip(arrays["solver"], arrays["seconds"], strict=True)]
+        names = tuple(dict.fromkeys(made))
+        source = np.repeat([names.index(name) for name in made], SHARD)
+    else:
+        names, source = (f"unknown ({path.name})",), np.zeros(len(labelled), np.int64)
+    return names, np.where(labelled, source, NO_LABEL)

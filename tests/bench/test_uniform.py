@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-import lehd.bench.uniform as uniform
+import lehd.bench.sets as sets
+from lehd.bench.sets import Options, SetRun
 from lehd.bench.store import Store
-from lehd.bench.uniform import Options, SetRun, find_sets, load_set, run_uniform
+from lehd.bench.uniform import find_sets, load_set, run_uniform
 from lehd.bench.watch import Watch
 from lehd.errors import LehdError
 
@@ -79,11 +80,11 @@ def test_out_of_memory_halves_the_batch(small, monkeypatch):
             raise torch.OutOfMemoryError
         return run_curve(model, problem, instances, *rest, **options)
 
-    run_curve = uniform.run_curve
-    monkeypatch.setattr(uniform, "run_curve", hungry)
+    run_curve = sets.run_curve
+    monkeypatch.setattr(sets, "run_curve", hungry)
     records = run_uniform([small], Options(device="cpu"), Store(), Watch())
     assert [(record.instance, record.batch) for record in records] == [(name, 1) for name in "0123"]
-    monkeypatch.setattr(uniform, "run_curve", lambda *_, **__: (_ for _ in ()).throw(torch.OutOfMemoryError))
+    monkeypatch.setattr(sets, "run_curve", lambda *_, **__: (_ for _ in ()).throw(torch.OutOfMemoryError))
     with pytest.raises(LehdError, match="single instance"):
         run_uniform([small], Options(device="cpu"), Store(), Watch())
 

@@ -1,7 +1,7 @@
-"""TSPLIB and CVRPLIB: every file of a folder, the gap to its best known cost, and the paper's table beside it.
+"""TSPLIB and CVRPLIB: every file of a folder, small ones first, and the paper's table beside it.
 
-    python -m lehd.bench.library tsplib FOLDER --rrc 0 --paper
-    python -m lehd.bench.library cvrplib FOLDER --time-limit 10 --most-nodes 200 --output results.jsonl
+    python -m lehd.bench.library tsplib FOLDER --rrc 50 1000 --paper --output results.jsonl
+    python -m lehd.bench.library cvrplib FOLDER --time-limit 10 --most-nodes 200
 
 FOLDER/optima.csv (name, n, optimum, in_paper70) lists the files FOLDER/NAME.tsp; FOLDER/best_known.csv (set, name,
 n_customers, best_known, paper_reference, in_paper192) lists FOLDER/SET/NAME.vrp. Gaps are given in two conventions: by
@@ -13,26 +13,35 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import sys
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 from statistics import mean
 
 from lehd import distance, problems
+from lehd.bench.machine import device_words
+from lehd.bench.published import paper_tables
+from lehd.bench.sets import Options, SetRun, TestSet
+from lehd.bench.store import LEHD, Record, Store, in_seconds
+from lehd.bench.text import markdown, percent
+from lehd.bench.watch import Watch
+from lehd.device import find_device
 from lehd.errors import LehdError
 from lehd.io import read
+from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
+from lehd.problems.base import unit_box
 from lehd.solver import solve
-from lehd.types import Result
+from lehd.types import Instances
 
 BINS = ((100, "<100"), (200, "100-200"), (500, "200-500"), (1000, "500-1k"), (10**9, ">1k"))
+SHOWN = ("pr2392", "X-n1001-k43")  # the paper's figures
+EVERYTHING = "all"
 
 
 @dataclass(frozen=True)
 class Case:
+    library: str
     path: Path
     group: str
     nodes: int
@@ -47,66 +56,111 @@ def tsplib_cases(folder: Path) -> Iterator[Case]:
         nodes, optimum = int(row["n"]), float(row["optimum"])
         group = next(name for limit, name in BINS if nodes < limit or limit == BINS[-1][0])
         paper = optimum if row["in_paper70"] == "1" else None
-        yield Case(folder / f"{row['name']}.tsp", group, nodes, optimum, paper)
+        yield Case("tsplib", folder / f"{row['name']}.tsp", group, nodes, optimum, paper)
 
 
 def cvrplib_cases(folder: Path) -> Iterator[Case]:
     for row in _table(folder / "best_known.csv"):
         path = folder / row["set"] / f"{row['name']}.vrp"
         paper = float(row["paper_reference"]) if row["in_paper192"] == "1" else None
-        yield Case(path, row["set"], int(row["n_customers"]), float(row["best_known"]), paper)
+        yield Case("cvrplib", path, row["set"], int(row["n_customers"]), float(row["best_known"]), paper)
 
 
 CASES = {"tsplib": tsplib_cases, "cvrplib": cvrplib_cases}
 
 
-def measure(case: Case, **options: object) -> dict[str, object]:
-    """Solve one file; its record."""
-    result = solve(read(case.path), **options)  # type: ignore[arg-type]
-    assert isinstance(result, Result)
-    record: dict[str, object] = {
-        "instance": case.path.stem,
-        "group": case.group,
-        "nodes": case.nodes,
-        "cost": result.cost,
-        "best_known": case.best_known,
-        "gap": 100 * (result.cost / case.best_known - 1),
-        "iterations": result.iterations,
-        "seconds": round(result.seconds, 2),
-        "seed": result.seed,
-        "weights": result.model,
-    }
-    if case.paper_reference is not None:
-        plain = replace(result.instance, rule=distance.EUCLIDEAN) if result.problem == "TSP" else result.instance
-        cost = problems.of(plain).cost(plain, result.solution)[0].item()
-        record["paper_gap"] = 100 * (cost / case.paper_reference - 1)
+def find_cases(
+    library: str, folder: Path, most_nodes: int | None = None, paper: bool = False, names: list[str] | None = None
+) -> list[Case]:
+    """The files to measure, small ones first."""
+    cases = [case for case in CASES[library](folder) if most_nodes is None or case.nodes <= most_nodes]
+    if paper:
+        cases = [case for case in cases if case.paper_reference is not None]
+    if names:
+        missing = set(names) - {case.path.stem for case in cases}
+        if missing:
+            raise LehdError(f"{folder}: no file {', '.join(sorted(missing))} of this size in the list")
+        cases = [case for case in cases if case.path.stem in names]
+    return sorted(cases, key=lambda case: (case.nodes, case.path.stem))
+
+
+def run_library(
+    cases: list[Case], options: Options, store: Store, watch: Watch, time_limit: float | None = None
+) -> list[Record]:
+    """Greedy and RRC on every file, or the search under a time limit; all records."""
+    records: list[Record] = []
+    for case in cases:
+        instance = read(case.path)
+        if time_limit is None:
+            records += SetRun(_as_set(case, instance), options, store, watch).run()
+        else:
+            records.append(_in_time(case, instance, time_limit, options, store, watch))
+    return records
+
+
+def _as_set(case: Case, instance: Instances) -> TestSet:
+    """The model sees the plane scaled to the unit square; distances are measured where they were given."""
+    sites = instance.coords if instance.sites is None else instance.sites
+    scaled = replace(instance, coords=unit_box(instance.coords), sites=sites)
+    return TestSet(case.library, case.group, scaled, [case.path.stem], [case.best_known], case.paper_reference)
+
+
+def _in_time(case: Case, instance: Instances, seconds: float, options: Options, store: Store, watch: Watch) -> Record:
+    problem, device = problems.of(instance), find_device(options.device)
+    model = load_model(options.weights or shipped_weights(problem.name))
+    empty = Record(
+        bench=case.library,
+        set=case.group,
+        instance=case.path.stem,
+        problem=problem.name,
+        nodes=case.nodes,
+        method=LEHD,
+        budget=in_seconds(seconds),
+        seed=options.seed,
+        device=device_words(device),
+        weights=fingerprint(model),
+        reference=case.best_known,
+        paper_reference=case.paper_reference,
+    )
+    if empty in store:
+        return store.found[empty.key]
+    watch.working(f"{case.path.stem}, {seconds:g} seconds")
+    result = solve(instance, time_limit=seconds, model=model, seed=options.seed, device=device)
+    paper_cost = None
+    if case.paper_reference is not None and problem.name == "TSP":
+        plain = replace(instance, rule=distance.EUCLIDEAN)
+        paper_cost = problem.cost(plain, result.solution)[0].item()
+    record = replace(
+        empty, cost=result.cost, paper_cost=paper_cost, seconds=result.seconds, iterations=result.iterations
+    )
+    store.add([record])
+    watch.measured([record])
     return record
 
 
-def summary(library: str, records: list[dict[str, object]]) -> str:
-    """A Markdown table: mean gaps of each group, in both conventions, beside what the paper printed."""
-    published = tomllib.loads(resources.files("lehd.bench").joinpath("published.toml").read_text())["library"]
-    columns = [
-        "group",
-        "files",
-        "gap",
-        "paper's files",
-        "gap as in the paper",
-        *(f"paper: {c}" for c in published["columns"]),
-    ]
-    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    for group, printed in published[library].items():
-        inside = [record for record in records if group in (record["group"], "all")]
-        shared = [record["paper_gap"] for record in inside if "paper_gap" in record]
+def summary(library: str, records: list[Record]) -> str:
+    """A Markdown table for every budget: mean gaps of each group, in both conventions, beside the paper's columns."""
+    budgets = {record.budget: record.order for record in records if record.bench == library}
+    parts = []
+    for budget in sorted(budgets, key=lambda name: budgets[name]):
+        chosen = [record for record in records if record.bench == library and record.budget == budget]
+        parts.append(f"lehd {budget}, {chosen[0].device}\n\n{_groups_table(library, chosen)}")
+    return "\n\n".join(parts)
+
+
+def _groups_table(library: str, records: list[Record]) -> str:
+    published = paper_tables()[library]
+    columns = ["group", "files", "gap %", "paper's files", "gap % as in the paper", "s per file"]
+    rows = []
+    for group, cells in published.rows.items():
+        inside = [record for record in records if group in (record.set, EVERYTHING)]
         if inside:
-            gaps = [mean(record["gap"] for record in inside), mean(shared) if shared else None]  # type: ignore[type-var]
-            cells = ["-" if gap is None else f"{gap:.3f}" for gap in gaps]
-            lines.append(
-                f"| {group} | {len(inside)} | {cells[0]} | {len(shared)} | {cells[1]} | "
-                + " | ".join(map(str, printed))
-                + " |"
-            )
-    return "\n".join(lines)
+            gaps = [record.gap for record in inside if record.gap is not None]
+            shared = [record.paper_gap for record in inside if record.paper_gap is not None]
+            seconds = mean(record.seconds for record in inside)
+            measured = [group, len(inside), percent(gaps), f"{len(shared)} of {cells[0]}", percent(shared)]
+            rows.append([*measured, f"{seconds:.2f}", *cells[1:]])
+    return markdown([*columns, *(f"paper: {name}" for name in published.columns[1:])], rows)
 
 
 def _table(path: Path) -> list[dict[str, str]]:
@@ -116,38 +170,40 @@ def _table(path: Path) -> list[dict[str, str]]:
         raise LehdError(f"{path}: {error.strerror}") from None
 
 
+class PrintRecords(Watch):
+    def measured(self, records: list[Record]) -> None:
+        print("\n".join(record.line() for record in records), flush=True)
+
+
 def main() -> None:
-    try:
-        run()
-    except LehdError as error:
-        sys.exit(f"lehd: {error}")
-
-
-def run() -> None:
     parser = argparse.ArgumentParser(description="Measure gaps on benchmark files.")
     parser.add_argument("library", choices=sorted(CASES))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--rrc", type=int, help="iterations; 0 is construction alone")
-    parser.add_argument("--time-limit", type=float, help="seconds for each file")
-    parser.add_argument("--most-nodes", type=int, default=10**9)
+    parser.add_argument("--rrc", type=int, nargs="*", default=[], help="iterations at which to look; greedy always is")
+    parser.add_argument("--time-limit", type=float, help="seconds for each file, in place of --rrc")
+    parser.add_argument("--most-nodes", type=int)
     parser.add_argument("--paper", action="store_true", help="only the files the paper has")
+    parser.add_argument("--names", nargs="+", help="only these files")
     parser.add_argument("--weights", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device")
-    parser.add_argument("--output", type=Path, help="a file for one JSON line per instance, appended to")
-    options = parser.parse_args()
-    records = []
-    for case in CASES[options.library](options.folder):
-        if case.nodes > options.most_nodes or (options.paper and case.paper_reference is None):
-            continue
-        record = measure(
-            case, rrc=options.rrc, time_limit=options.time_limit, model=options.weights, device=options.device
-        )
-        records.append(record)
-        print(json.dumps(record), flush=True)
-        if options.output:
-            with options.output.open("a") as file:
-                file.write(json.dumps(record) + "\n")
-    print(summary(options.library, records))
+    parser.add_argument("--output", type=Path, help="a .jsonl file for a line per instance; goes on where it stopped")
+    parser.add_argument("--solutions", type=Path, help=f"a folder for the solutions of {' and '.join(SHOWN)}")
+    given = parser.parse_args()
+    options = Options(
+        budgets=tuple(given.rrc),
+        weights=given.weights,
+        device=given.device,
+        seed=given.seed,
+        solutions=given.solutions,
+        show=SHOWN,
+    )
+    try:
+        cases = find_cases(given.library, given.folder, given.most_nodes, given.paper, given.names)
+        records = run_library(cases, options, Store(given.output), PrintRecords(), given.time_limit)
+    except LehdError as error:
+        sys.exit(f"lehd: {error}")
+    print(summary(given.library, records))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,178 @@
+"""Instances of one size, measured together: greedy construction and RRC, every budget a point of one run.
+
+A test set of generated instances is one such set, a benchmark file is a set of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from lehd import distance, problems
+from lehd.bench.curve import Point, run_curve
+from lehd.bench.machine import device_words
+from lehd.bench.resume import Progress
+from lehd.bench.store import LEHD, Record, Store, rrc
+from lehd.bench.summary import summarise
+from lehd.bench.watch import Watch
+from lehd.device import find_device
+from lehd.errors import LehdError
+from lehd.io.write import write_result
+from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
+from lehd.solver import TOKENS_AT_ONCE
+from lehd.types import Instances, Result, Solution
+
+
+@dataclass(frozen=True)
+class TestSet:
+    bench: str
+    name: str
+    instances: Instances
+    names: Sequence[str]  # of the instances
+    reference: Sequence[float]
+    paper_reference: float | None = None  # of a benchmark file that the paper has
+
+    @property
+    def problem(self) -> str:
+        return problems.of(self.instances).name
+
+    @property
+    def nodes(self) -> int:
+        """To visit, in each instance."""
+        return self.instances.num_nodes - problems.of(self.instances).first_node
+
+
+@dataclass(frozen=True)
+class Options:
+    budgets: tuple[int, ...] = ()  # RRC iterations at which to look; greedy construction always is
+    weights: Path | None = None
+    limit: int | None = None  # only the first so many instances of a set
+    device: str | None = None
+    seed: int = 0
+    batch: int | None = None  # instances at once; by default what should fit
+    solutions: Path | None = None  # a folder for the solutions of the instances …
+    show: tuple[str, ...] = ()  # … of these names
+
+
+class SetRun:
+    """One set, batch by batch."""
+
+    def __init__(self, test_set: TestSet, options: Options, store: Store, watch: Watch):
+        self.set, self.options, self.store, self.watch = test_set, options, store, watch
+        self.problem = problems.of(test_set.instances)
+        self.device = find_device(options.device)
+        self.model = load_model(options.weights or shipped_weights(self.problem.name), self.device)
+        if not self.model.config.has(self.problem.model_sizes):
+            raise LehdError(f"{options.weights} was not made for a {self.problem.name}")
+        self.weights = fingerprint(self.model)
+        self.words = device_words(self.device)
+        self.budgets = sorted({0, *options.budgets})
+        self.told: set[str] = set()
+
+    def record(self, row: int, iteration: int, **measured: object) -> Record:
+        return Record(
+            bench=self.set.bench,
+            set=self.set.name,
+            instance=self.set.names[row],
+            problem=self.set.problem,
+            nodes=self.set.nodes,
+            method=LEHD,
+            budget=rrc(iteration),
+            seed=self.options.seed,
+            device=self.words,
+            weights=self.weights,
+            reference=float(self.set.reference[row]),
+            paper_reference=self.set.paper_reference,
+            iterations=iteration,
+            **measured,  # type: ignore[arg-type]
+        )
+
+    def run(self) -> list[Record]:
+        """Measure what the store does not have, return all. Out of memory, half as many instances go on at once."""
+        self._tell_complete()
+        rows = range(len(self.set.instances))
+        todo = [row for row in rows if any(self.record(row, each) not in self.store for each in self.budgets)]
+        batch = self.options.batch or max(1, TOKENS_AT_ONCE[self.device.type] // self.set.instances.num_nodes)
+        while todo:
+            try:
+                self._run_rows(todo[:batch])
+            except torch.OutOfMemoryError:
+                if batch == 1:
+                    raise LehdError(f"{self.set.name}: the memory does not hold a single instance") from None
+                batch = (min(batch, len(todo)) + 1) // 2
+                self.watch.working(f"{self.set.name}: out of memory, now {batch} instances at once")
+                torch.cuda.empty_cache()
+                continue
+            todo = todo[batch:]
+        return self.records()
+
+    def records(self) -> list[Record]:
+        """What the store has of this run."""
+        rows = range(len(self.set.instances))
+        keys = (self.record(row, iteration).key for iteration in self.budgets for row in rows)
+        return [self.store.found[key] for key in keys if key in self.store.found]
+
+    def _run_rows(self, rows: list[int]) -> None:
+        instances = self.set.instances.rows(torch.tensor(rows)).to(self.device)
+        names = [self.set.names[row] for row in rows]
+        facts = (self.set.bench, self.set.name, self.weights, self.options.seed, self.words, names)
+        progress = Progress(self.store.path, facts)
+        begin = progress.load(self.device)
+        last = self.budgets[-1]
+        what = names[0] if len(rows) == 1 else f"{self.set.name}: {len(rows)} instances"
+
+        def tick(iteration: int) -> None:
+            self.watch.working(f"{what}, iteration {iteration} of {last}")
+
+        tick(0 if begin is None else begin.iteration)
+        model, seed = self.model, self.options.seed
+        for point in run_curve(model, self.problem, instances, self.budgets, seed, begin=begin, tick=tick):
+            if point.iteration in self.budgets:
+                self._note(rows, instances, point)
+            if point.iteration < last:
+                progress.save(point)
+        progress.forget()
+
+    def _note(self, rows: list[int], instances: Instances, point: Point) -> None:
+        self.problem.check(instances, point.solution)
+        costs = self.problem.cost(instances, point.solution).tolist()
+        paper = self._paper_costs(instances, point.solution)
+        seconds = point.seconds / len(rows)
+        records = [
+            self.record(row, point.iteration, cost=cost, paper_cost=other, seconds=seconds, batch=len(rows))
+            for row, cost, other in zip(rows, costs, paper, strict=True)
+        ]
+        self._save_solutions(rows, point)
+        self.store.add(records)
+        self.watch.measured(records)
+        self._tell_complete()
+
+    def _paper_costs(self, instances: Instances, solution: Solution) -> list[float] | list[None]:
+        """The paper counts the tours of TSPLIB unrounded."""
+        if self.set.paper_reference is None or self.set.problem != "TSP":
+            return [None] * len(instances)
+        plain = replace(instances, rule=distance.EUCLIDEAN)
+        costs: list[float] = self.problem.cost(plain, solution).tolist()
+        return costs
+
+    def _save_solutions(self, rows: list[int], point: Point) -> None:
+        for place, row in enumerate(rows):
+            name = self.set.names[row]
+            if self.options.solutions is not None and name in self.options.show:
+                instance = replace(self.set.instances.rows(slice(row, row + 1)), names=(name,))
+                solution = point.solution.rows(slice(place, place + 1)).to("cpu")
+                cost = self.problem.cost(instance, solution)[0].item()
+                result = Result(
+                    instance, solution, cost, (), point.seconds, point.iteration, self.options.seed, self.weights
+                )
+                ending = "tour" if self.set.problem == "TSP" else "sol"
+                write_result(result, self.options.solutions / f"{name}.{rrc(point.iteration)}.{ending}")
+
+    def _tell_complete(self) -> None:
+        for summary in summarise(self.records()):
+            if summary.instances == len(self.set.instances) and summary.budget not in self.told:
+                self.told.add(summary.budget)
+                self.watch.complete(summary)

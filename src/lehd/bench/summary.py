@@ -12,7 +12,7 @@ from typing import Any
 
 from lehd.bench.store import LEHD, Record
 
-RATIO_OF_MEANS = ("uniform", "peers")
+RATIO_OF_MEANS = ("uniform",)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,280 @@
+"""lehd beside the solvers a user would pick instead: the same instances, machine and wall-clock time.
+
+    python -m lehd.bench.peers DATA --sets tsp100_s2023 cvrp200 --limit 10 --files a280 X-n101-k25 --seconds 1 10
+
+DATA holds the folders uniform, tsplib and cvrplib. Every solver gets each instance alone, one after the other, with one
+core; so does lehd, but for a GPU where there is one. With --throughput the instances of a set are solved all together:
+the others take as many at a time as there are cores, lehd all at once, and both have the time the others need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lehd import __version__, problems
+from lehd.bench.items import Item, find_items
+from lehd.bench.machine import device_words
+from lehd.bench.peers_table import BENCH, peers_table
+from lehd.bench.rivals import RIVALS, Routes, Work
+from lehd.bench.store import LEHD, Record, Store, in_seconds
+from lehd.bench.summary import summarise
+from lehd.bench.watch import PrintLines, Watch
+from lehd.device import find_device
+from lehd.errors import LehdError
+from lehd.labels.solvers import Task, check_routes
+from lehd.labels.workers import Failure, solve_all
+from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
+from lehd.solver import solve
+from lehd.types import Instances, Result
+
+SECONDS = (1.0, 10.0, 60.0)
+GRACE = 60.0  # seconds after which a solver that does not end is given up
+TOGETHER = "throughput"
+
+
+@dataclass(frozen=True)
+class Options:
+    seconds: tuple[float, ...] = SECONDS  # for each instance
+    solvers: tuple[str, ...] = (LEHD, *RIVALS)
+    binaries: dict[str, Path] = field(default_factory=dict)  # programs of LKH and Concorde
+    weights: dict[str, Path] = field(default_factory=dict)  # by problem; the shipped ones elsewhere
+    device: str | None = None
+    seed: int = 0
+    cores: int = 1  # for the others in throughput mode, and the threads of lehd on a CPU
+    throughput: bool = False
+
+
+class Race:
+    """All solvers on all items, with every budget."""
+
+    def __init__(self, items: list[Item], options: Options, store: Store, watch: Watch):
+        self.items, self.options, self.store, self.watch = items, options, store, watch
+        self.device = find_device(options.device)
+        self.missing: dict[str, str] = {}  # solvers that cannot run, and why
+        unknown = set(options.solvers) - {LEHD, *RIVALS}
+        if unknown:
+            raise LehdError(f"no solver {', '.join(sorted(unknown))}; there are {', '.join((LEHD, *RIVALS))}")
+
+    def run(self) -> list[Record]:
+        records: list[Record] = []
+        for seconds in self.options.seconds:
+            for name in self.options.solvers:
+                for group in self._sets():
+                    records += self._measure(name, group, seconds)
+        return records
+
+    def _sets(self) -> list[list[Item]]:
+        """Items of one set together, small ones first."""
+        groups: dict[tuple[str, str], list[Item]] = {}
+        for item in self.items:
+            groups.setdefault((item.problem, item.set), []).append(item)
+        return sorted(groups.values(), key=lambda group: group[0].instance.num_nodes)
+
+    def _measure(self, name: str, group: list[Item], seconds: float) -> list[Record]:
+        problem = group[0].problem
+        if name != LEHD and (problem not in RIVALS[name].problems or not self._there(name)):
+            return []
+        weights = self._weights(problem) if name == LEHD else None
+        empty = [self._record(name, item, seconds, weights) for item in group]
+        todo = [(item, record) for item, record in zip(group, empty, strict=True) if record not in self.store]
+        run = self._lehd if name == LEHD else self._rival
+        for record in run(name, todo, seconds) if todo else ():
+            self.store.add([record])
+            self.watch.measured([record])
+        done = [self.store.found[record.key] for record in empty]
+        for summary in summarise(done):
+            self.watch.complete(summary)
+        return done
+
+    def _there(self, name: str) -> bool:
+        rival = RIVALS[name]
+        if rival.package is None:
+            there = name in self.options.binaries
+            reason = f"no program given ({rival.distribution} PATH)"
+        else:
+            there, reason = rival.version() is not None, f"not installed (pip install {rival.distribution})"
+        if not there:
+            self.missing[name] = reason
+        return there
+
+    def _weights(self, problem: str) -> Path:
+        return self.options.weights.get(problem) or shipped_weights(problem)
+
+    def _record(self, name: str, item: Item, seconds: float, weights: Path | None) -> Record:
+        words = f"cpu, {self.options.cores} {'core' if self.options.cores == 1 else 'cores'}"
+        on_gpu = name == LEHD and self.device.type == "cuda"
+        return Record(
+            bench=BENCH,
+            set=item.set,
+            instance=item.name,
+            problem=item.problem,
+            nodes=item.instance.num_nodes - problems.of(item.instance).first_node,
+            method=name,
+            budget=in_seconds(seconds) + (f" {TOGETHER}" if self.options.throughput else ""),
+            seed=self.options.seed,
+            device=device_words(self.device) if on_gpu else words,
+            weights=fingerprint(load_model(weights)) if weights else "",
+            version=__version__ if name == LEHD else RIVALS[name].version() or "unknown",
+            reference=item.reference,
+        )
+
+    # ---- lehd
+
+    def _lehd(self, name: str, todo: list[tuple[Item, Record]], seconds: float) -> Iterator[Record]:
+        problem = todo[0][0].problem
+        settings: dict[str, Any] = {
+            "model": load_model(self._weights(problem)),
+            "seed": self.options.seed,
+            "device": self.device,
+        }
+        with _threads(self.options.cores):
+            solve(todo[0][0].instance, rrc=1, **settings)  # the first call pays for initialisation
+            if self.options.throughput:
+                yield from self._lehd_together(todo, seconds, settings)
+                return
+            for item, record in todo:
+                self.watch.working(f"{name}, {item.name}, {seconds:g} s")
+                result = solve(item.instance, time_limit=seconds, **settings)
+                yield replace(record, cost=result.cost, seconds=result.seconds, iterations=result.iterations)
+
+    def _lehd_together(
+        self, todo: list[tuple[Item, Record]], seconds: float, settings: dict[str, Any]
+    ) -> Iterator[Record]:
+        sizes = {item.instance.num_nodes for item, _ in todo}
+        if len(sizes) > 1:
+            raise LehdError(f"{todo[0][0].set}: throughput needs instances of one size")
+        self.watch.working(f"lehd, {todo[0][0].set}, {len(todo)} instances at once")
+        limit = seconds * -(-len(todo) // self.options.cores)
+        whole = _together([item.instance for item, _ in todo])
+        results: Any = solve(whole, time_limit=limit, **settings)
+        results = [results] if isinstance(results, Result) else results
+        share = max(result.seconds for result in results) / len(todo)
+        for result, (_, record) in zip(results, todo, strict=True):
+            iterations = result.iterations
+            yield replace(record, cost=result.cost, seconds=share, iterations=iterations, batch=len(todo))
+
+    # ---- the others
+
+    def _rival(self, name: str, todo: list[tuple[Item, Record]], seconds: float) -> Iterator[Record]:
+        processes = self.options.cores if self.options.throughput else 1
+        tasks = ((place, self._work(name, item, seconds)) for place, (item, _) in enumerate(todo))
+        self.watch.working(f"{name}, {todo[0][0].set}, {seconds:g} s")
+        runner = Runner(name)
+        for place, result in solve_all(tasks, runner, processes, 3 * seconds + GRACE):
+            item, record = todo[place]
+            if isinstance(result, Failure):
+                yield replace(record, error=result.reason, seconds=seconds)
+                continue
+            routes, spent = result
+            problem = problems.of(item.instance)
+            solution = problem.solution(item.instance, routes[0] if record.problem == "TSP" else routes)
+            cost = problem.cost(item.instance, solution)[0].item()
+            self.watch.working(f"{name}, {item.name}, {seconds:g} s")
+            yield replace(record, cost=cost, seconds=spent / processes, batch=min(processes, len(todo)))
+
+    def _work(self, name: str, item: Item, seconds: float) -> Work:
+        instance = item.instance
+        count = instance.num_nodes
+        nodes = torch.arange(count)
+        distances = instance.distance(nodes.repeat_interleave(count)[None], nodes.repeat(count)[None])
+        sites = instance.coords if instance.sites is None else instance.sites
+        cvrp = instance.demands is not None and instance.capacity is not None
+        return Work(
+            coords=sites[0].double().numpy(),
+            distances=distances.view(count, count).double().numpy(),
+            rounded=not distances.is_floating_point(),
+            demands=instance.demands[0].numpy().astype(np.int64) if cvrp and instance.demands is not None else None,
+            capacity=int(instance.capacity[0]) if cvrp and instance.capacity is not None else None,
+            seconds=seconds,
+            seed=self.options.seed,
+            binary=self.options.binaries.get(name),
+        )
+
+
+@dataclass(frozen=True)
+class Runner:
+    """What a process of the pool does: solve, look at the clock, check."""
+
+    name: str
+
+    def __call__(self, work: Work) -> tuple[Routes, float]:
+        begun = time.perf_counter()
+        routes = RIVALS[self.name].solve(work)
+        spent = time.perf_counter() - begun
+        check_routes(Task(work.coords, work.demands, work.capacity), routes)  # type: ignore[arg-type]
+        return routes, spent
+
+
+def _together(instances: list[Instances]) -> Instances:
+    """Instances of one size as a batch."""
+
+    def join(name: str) -> torch.Tensor | None:
+        parts = [getattr(each, name) for each in instances]
+        return None if parts[0] is None else torch.cat(parts)
+
+    first = instances[0]
+    tensors = {name: join(name) for name in ("coords", "sites", "matrix", "demands", "capacity", "vehicles")}
+    return replace(first, names=(), node_names=(), **tensors)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare lehd with other solvers.")
+    parser.add_argument("data", type=Path, help="the folder of uniform, tsplib and cvrplib")
+    parser.add_argument("--sets", nargs="*", default=[], help="uniform test sets")
+    parser.add_argument("--limit", type=int, default=10, help="only the first so many instances of a set")
+    parser.add_argument("--files", nargs="*", default=[], help="benchmark files")
+    parser.add_argument("--seconds", nargs="+", type=float, default=list(SECONDS))
+    parser.add_argument("--solvers", nargs="+", default=[LEHD, *RIVALS])
+    parser.add_argument("--throughput", action="store_true", help="the instances of a set all together")
+    parser.add_argument("--cores", type=int, default=1)
+    parser.add_argument("--lkh", type=Path, help="your LKH program")
+    parser.add_argument("--concorde", type=Path, help="your Concorde program")
+    parser.add_argument("--tsp-weights", type=Path)
+    parser.add_argument("--cvrp-weights", type=Path)
+    parser.add_argument("--device")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, help="a .jsonl file for a line per instance; goes on where it stopped")
+    given = parser.parse_args()
+    weights = {"TSP": given.tsp_weights, "CVRP": given.cvrp_weights}
+    binaries = {"LKH": given.lkh, "Concorde": given.concorde}
+    options = Options(
+        seconds=tuple(given.seconds),
+        solvers=tuple(given.solvers),
+        binaries={name: path.resolve() for name, path in binaries.items() if path},
+        weights={problem: path for problem, path in weights.items() if path},
+        device=given.device,
+        seed=given.seed,
+        cores=given.cores,
+        throughput=given.throughput,
+    )
+    try:
+        items = find_items(given.data, given.sets, given.limit, given.files)
+        race = Race(items, options, Store(given.output), PrintLines())
+        records = race.run()
+    except LehdError as error:
+        sys.exit(f"lehd: {error}")
+    print(peers_table(records, race.missing))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""The table of `lehd bench peers`."""
+
+from __future__ import annotations
+
+from lehd.bench.store import Record
+from lehd.bench.summary import Summary, summarise
+from lehd.bench.text import NOTHING, duration, markdown, percent
+
+BENCH = "peers"
+
+
+def peers_table(records: list[Record], missing: dict[str, str] | None = None) -> str:
+    """One row for each solver and budget, a column for each set; the best of a budget in bold, whoever it is."""
+    summaries = summarise(record for record in records if record.bench == BENCH)
+    sets = list(dict.fromkeys(f"{each.set} ({each.problem})" for each in summaries))
+    budgets = sorted({(record.order, record.budget) for record in records if record.bench == BENCH})
+    rows: list[list[object]] = []
+    for _, budget in budgets:
+        inside = [each for each in summaries if each.budget == budget]
+        best = {name: min((_gap(e) for e in inside if f"{e.set} ({e.problem})" == name), default=0) for name in sets}
+        for method in dict.fromkeys(each.method for each in inside):
+            cells: list[object] = []
+            mine = [each for each in inside if each.method == method]
+            for name in sets:
+                found = [each for each in mine if f"{each.set} ({each.problem})" == name]
+                cells.append(_cell(found[0], best[name]) if found else NOTHING)
+            rows.append([method, budget, mine[0].device, *cells])
+    rows += [[method, reason, NOTHING, *[NOTHING] * len(sets)] for method, reason in (missing or {}).items()]
+    counts = {f"{each.set} ({each.problem})": each.instances + each.failed for each in summaries}
+    columns = [f"{name}, {counts[name]} instances: gap % (s each)" for name in sets]
+    return markdown(["solver", "seconds", "on", *columns], rows)
+
+
+def _gap(summary: Summary) -> float:
+    return float("inf") if summary.gap is None else summary.gap
+
+
+def _cell(summary: Summary, best: float) -> str:
+    if summary.gap is None:
+        return "failed"
+    words = percent(summary.gap)
+    words = f"**{words}**" if summary.gap <= best else words
+    failed = f", {summary.failed} failed" if summary.failed else ""
+    return f"{words} ({duration(summary.seconds / (summary.instances + summary.failed))}{failed})"

@@ -1,0 +1,142 @@
+"""Test sets whose seeds are known, drawn again; and reference costs, from a solver that makes labels.
+
+    python -m lehd.bench.make FOLDER --sets tsp100_s2023 cvrp200 --solver hgs --seconds 10 --limit 128
+
+The instances come out bit for bit as published. References are another matter: they are what the solver finds in its
+time, and the file says so. Without --solver a file has no references, and gaps cannot be measured with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lehd.data.dataset import write_arrays
+from lehd.errors import LehdError
+from lehd.labels.pool import GRACE, PATIENCE, usable_cores
+from lehd.labels.solvers import Task, make_solver
+from lehd.labels.workers import Failure, solve_all
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    problem: str
+    count: int
+    nodes: int  # to visit
+    seed: int
+    capacity: int | None = None
+
+    def draw(self) -> Arrays:
+        """As the paper's authors drew them."""
+        random = np.random.RandomState(self.seed)
+        if self.capacity is None:
+            return {"coords": random.uniform(size=(self.count, self.nodes, 2))}
+        depot = random.uniform(size=(self.count, 1, 2))
+        customers = random.uniform(size=(self.count, self.nodes, 2))
+        demands = random.randint(1, 10, size=(self.count, self.nodes))
+        return {
+            "coords": np.concatenate([depot, customers], 1),
+            "demands": np.pad(demands, ((0, 0), (1, 0))).astype(np.int16),
+            "capacity": np.full(self.count, self.capacity, np.int32),
+        }
+
+
+RECIPES = {
+    "tsp100_s2023": Recipe("TSP", 1000, 100, 2023),
+    "cvrp100_paper": Recipe("CVRP", 10_000, 100, 1234, 50),
+    "cvrp200": Recipe("CVRP", 128, 200, 12345, 80),
+    "cvrp500": Recipe("CVRP", 128, 500, 1234, 100),
+    "cvrp1000": Recipe("CVRP", 128, 1000, 1234, 250),
+}
+
+
+def make_set(
+    name: str,
+    folder: Path,
+    solver: str | None = None,
+    seconds: float | None = None,
+    limit: int | None = None,
+    processes: int | None = None,
+    binary: Path | None = None,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> Path:
+    """Write FOLDER/NAME.npz; with a solver, references for the first `limit` instances, and those alone."""
+    if name not in RECIPES:
+        raise LehdError(f"no seed is known of {name}; sets that can be drawn: {', '.join(RECIPES)}")
+    path = folder / f"{name}.npz"
+    if path.exists():
+        raise LehdError(f"{path}: exists already; move it away first")
+    recipe = RECIPES[name]
+    arrays = {key: array[:limit] for key, array in recipe.draw().items()}
+    if solver is not None:
+        arrays |= references(recipe.problem, arrays, solver, seconds, processes, binary, watch)
+    write_arrays(path, arrays)
+    return path
+
+
+def references(
+    problem: str,
+    arrays: Arrays,
+    solver: str,
+    seconds: float | None = None,
+    processes: int | None = None,
+    binary: Path | None = None,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> Arrays:
+    """What a solver finds for each instance: ref_cost, and where it came from."""
+    made = make_solver(problem, solver, seconds, binary)
+    coords, total = arrays["coords"], len(arrays["coords"])
+
+    def task(row: int) -> Task:
+        if "demands" not in arrays:
+            return Task(coords[row])
+        return Task(coords[row], arrays["demands"][row].astype(np.int64), int(arrays["capacity"][row]))
+
+    cost = np.zeros(total)
+    tasks = ((row, task(row)) for row in range(total))
+    answers = solve_all(tasks, made, processes or usable_cores(), PATIENCE * made.seconds + GRACE)
+    for done, (row, routes) in enumerate(answers, 1):
+        if isinstance(routes, Failure):
+            raise LehdError(f"{solver} has no reference for instance {row}: {routes.reason}")
+        stops = [[*route, route[0]] if problem == "TSP" else [0, *route, 0] for route in routes]
+        cost[row] = sum(np.linalg.norm(np.diff(coords[row][each], axis=0), axis=1).sum() for each in stops)
+        watch(done, total)
+    return {"ref_cost": cost, "ref_source": np.array(f"{made.name}, {made.seconds:g} s each")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Draw test sets from their seeds.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--sets", nargs="+", default=list(RECIPES), choices=list(RECIPES))
+    parser.add_argument("--solver", help="for the references: fast-tsp, hgs, ortools, lkh or concorde")
+    parser.add_argument("--seconds", type=float, help="for each instance; by default the solver's own")
+    parser.add_argument("--binary", type=Path, help="the program of lkh or concorde")
+    parser.add_argument("--processes", type=int, help="all cores by default")
+    parser.add_argument("--limit", type=int, help="only the first so many instances")
+    given = parser.parse_args()
+    try:
+        for name in given.sets:
+            path = make_set(
+                name, given.folder, given.solver, given.seconds, given.limit, given.processes, given.binary, _print
+            )
+            print(path, flush=True)
+    except LehdError as error:
+        sys.exit(f"lehd: {error}")
+
+
+def _print(done: int, total: int) -> None:
+    if done % 100 == 0:
+        print(f"{done} of {total}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Two files of results side by side: the same instances, methods and budgets, pair by pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lehd.bench.store import Record
+from lehd.bench.text import markdown
+from lehd.errors import LehdError
+
+SAME = 1e-9  # relative: costs that differ by no more are ties
+RESAMPLES = 10_000
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Paired:
+    """What B's costs are compared with A's, in per cent of A's; negative: B is shorter."""
+
+    bench: str
+    set: str
+    problem: str
+    method: str
+    budget: str
+    pairs: int
+    mean: float
+    low: float  # of the confidence interval of the mean
+    high: float
+    wins: int  # pairs in which B is shorter
+    losses: int
+    seconds: tuple[float, float]  # mean per instance, of A and of B
+
+    @property
+    def ties(self) -> int:
+        return self.pairs - self.wins - self.losses
+
+    @property
+    def verdict(self) -> str:
+        if self.high < 0:
+            return "B shorter"
+        return "A shorter" if self.low > 0 else "not told apart"
+
+
+def compare(first: list[Record], second: list[Record]) -> list[Paired]:
+    """One row for every set, method and budget that both have."""
+    ours, theirs = ({_place(record): record for record in each if record.cost is not None} for each in (first, second))
+    groups: dict[tuple[str, ...], list[tuple[Record, Record]]] = {}
+    for place in ours.keys() & theirs.keys():
+        a, b = ours[place], theirs[place]
+        groups.setdefault((a.bench, a.problem, a.set, a.method, a.budget), []).append((a, b))
+    if not groups:
+        raise LehdError("the two files have no instance, method and budget in common")
+    found = sorted(groups.values(), key=lambda pairs: (pairs[0][0].problem, pairs[0][0].nodes, pairs[0][0].order))
+    return [_paired(pairs) for pairs in found]
+
+
+def _place(record: Record) -> tuple[str, ...]:
+    """What two measurements must share; weights, seed, device and version may differ."""
+    return (record.bench, record.problem, record.set, record.instance, record.method, record.budget)
+
+
+def _paired(pairs: list[tuple[Record, Record]]) -> Paired:
+    a, b = (np.array([pair[side].cost for pair in pairs], np.float64) for side in (0, 1))
+    change = 100 * (b / a - 1)
+    low, high = confidence_interval(change)
+    first = pairs[0][0]
+    return Paired(
+        bench=first.bench,
+        set=first.set,
+        problem=first.problem,
+        method=first.method,
+        budget=first.budget,
+        pairs=len(pairs),
+        mean=float(change.mean()),
+        low=low,
+        high=high,
+        wins=int((b < a * (1 - SAME)).sum()),
+        losses=int((b > a * (1 + SAME)).sum()),
+        seconds=(
+            float(np.mean([pair[0].seconds for pair in pairs])),
+            float(np.mean([pair[1].seconds for pair in pairs])),
+        ),
+    )
+
+
+def confidence_interval(values: np.ndarray) -> tuple[float, float]:
+    """Of the mean, by drawing the pairs again and again with replacement (bootstrap)."""
+    draws = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
+    outside = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(values[draws].mean(1), [outside, 1 - outside])
+    return float(low), float(high)
+
+
+def table(rows: list[Paired]) -> str:
+    columns = ["set", "problem", "method", "budget", "pairs", "mean difference %", "95 % interval"]
+    columns += ["B shorter", "B longer", "ties", "s each (A, B)", "verdict"]
+    return markdown(
+        columns,
+        [
+            [
+                row.set,
+                row.problem,
+                row.method,
+                row.budget,
+                row.pairs,
+                f"{row.mean:+.4f}",
+                f"{row.low:+.4f} to {row.high:+.4f}",
+                row.wins,
+                row.losses,
+                row.ties,
+                f"{row.seconds[0]:.3g}, {row.seconds[1]:.3g}",
+                row.verdict,
+            ]
+            for row in rows
+        ],
+    )

@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from lehd.bench.compare import compare, confidence_interval, table
+from lehd.errors import LehdError
+from tests.bench.test_store import record
+
+
+def records(costs, **changes):
+    return [record(str(number), cost=cost, **changes) for number, cost in enumerate(costs)]
+
+
+def test_pairs_are_counted_and_averaged():
+    a = records([10.0, 20.0, 40.0, 50.0])
+    b = records([9.0, 22.0, 40.0, 45.0], weights="other", version="other", device="NVIDIA H200", seconds=1.0)
+    (row,) = compare(a, [*b, record("4")])
+    assert (row.pairs, row.wins, row.losses, row.ties) == (4, 2, 1, 1)
+    assert row.mean == pytest.approx((-10 + 10 + 0 - 10) / 4)
+    assert row.low <= row.mean <= row.high
+    assert row.seconds == (2.0, 1.0)
+    assert row.verdict == "not told apart"
+    line = table([row]).splitlines()[-1]
+    assert line.startswith("| small | TSP | lehd | greedy | 4 | -2.5000 |")
+    (other,) = compare(b, a)
+    assert (other.wins, other.losses) == (1, 2)
+
+
+def test_a_clear_difference_is_told():
+    a = records(np.linspace(10, 11, 50))
+    (row,) = compare(a, records(np.linspace(10, 11, 50) * np.linspace(0.98, 0.99, 50)))
+    assert row.verdict == "B shorter"
+    assert row.high < -1
+
+
+def test_the_interval_is_the_textbooks():
+    values = np.random.default_rng(1).normal(3, 2, 400)
+    low, high = confidence_interval(values)
+    half = 1.96 * values.std(ddof=1) / 20
+    assert low == pytest.approx(values.mean() - half, abs=0.02)
+    assert high == pytest.approx(values.mean() + half, abs=0.02)
+
+
+def test_failures_are_left_out_and_strangers_refused():
+    a = [*records([10.0]), record("9", cost=None, error="no luck")]
+    assert compare(a, [*records([10.0]), record("9")])[0].pairs == 1
+    with pytest.raises(LehdError, match="in common"):
+        compare(a, records([1.0], budget="RRC 50"))

@@ -65,7 +65,7 @@ def test_a_run_leaves_log_weights_and_curves_and_can_go_on(place):
         (["--set", 'steps="many"'], "expected int"),
         (["--set", "model.depth=3"], "depth"),
         (["--set", 'data=["missing.npz"]'], "missing.npz"),
-        (["--set", "data=[]"], "no label files"),
+        (["--data", "missing.npz"], "missing.npz"),
         (["--init", "missing.safetensors"], "missing.safetensors"),
         (["--device", "abacus"], "abacus"),
         (["--set", "average=1.0"], "average"),

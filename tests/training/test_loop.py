@@ -86,7 +86,8 @@ def test_held_out_labels_are_not_trained_on():
     coords, order = circle_labels(60)
     labelled = Labelled(Instances(torch.as_tensor(coords)), Solution(torch.as_tensor(order), torch.zeros(60, 8).bool()))
     data = Data([labelled], (), 10, torch.device("cpu"))
-    assert torch.equal(data.validation.instances.coords, labelled.instances.coords[:10])
+    (validation,) = data.validation
+    assert torch.equal(validation.instances.coords, labelled.instances.coords[:10])
     assert torch.equal(data.parts[0].instances.coords, labelled.instances.coords[10:])
     with pytest.raises(LehdError, match="held out"):
         Data([labelled], (), 60, torch.device("cpu"))

@@ -14,6 +14,7 @@ from lehd.cli.common import reporting
 
 if TYPE_CHECKING:
     from lehd.training.loop import Trainer
+    from lehd.training.prepare import Made
 
 
 def train(
@@ -21,8 +22,16 @@ def train(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where log, weights and checkpoints go.")
     ],
-    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the label files are.")] = Path(),
-    init: Annotated[Path | None, typer.Option(metavar="WEIGHTS", help="Start from trained weights.")] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH",
+            help="Folder of the label files; or labels and problems of your own, files or folders. May be repeated.",
+        ),
+    ] = None,
+    init: Annotated[
+        Path | None, typer.Option(metavar="WEIGHTS", help="Start from trained weights; shipped: the package's own.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint in the output folder, if there is one.")
     ] = False,
@@ -36,6 +45,9 @@ def train(
 ) -> None:
     """Train a model on labelled instances.
 
+    Problems of your own without a solution are labelled first: by fast-tsp or HGS where they are installed, else by the
+    model (--set 'labels_by="model"').
+
     A run may be stopped or killed at any moment: the same command with --resume goes on.
 
     [bold]Examples[/bold]
@@ -45,6 +57,8 @@ def train(
       lehd train configs/tsp100.toml --data labels --output runs/tsp100 --resume
 
       lehd train mine.toml --data labels --output runs/mine --init weights.safetensors --set seconds=600 --set seed=1
+
+      lehd train configs/fine-tune.toml --init shipped --data my_problems --output runs/mine
     """
     with reporting():
         from lehd.training.config import read_config
@@ -52,10 +66,29 @@ def train(
         from lehd.training.loop import train as run
 
         settings = read_config(config, changes or [])
-        with Bar() as bar:
-            run(settings, output, data, init, device, resume, bar)
+        with Labels() as labels, Bar() as bar:
+            run(settings, output, data or [Path()], init, device, resume, bar, labels)
         if bar.last:
             typer.echo(f"{output / WEIGHTS}: {summary(bar.last)}; curves in {output / CURVES}", err=True)
+
+
+class Labels(LiveBar):
+    """Called with each label that is made; without a terminal it prints a line for each."""
+
+    def __init__(self) -> None:
+        super().__init__(TextColumn("labelling", style="cyan"), BarColumn(bar_width=24))
+
+    def __call__(self, made: Made) -> None:
+        words = f"{made.done}/{made.total} {made.last}"
+        if self.bars.disable:
+            typer.echo(f"label {words}", err=True)
+            return
+        self.bars.update(self.task, completed=made.done, total=made.total, state=words, refresh=True)
+        if made.done == made.total:
+            self.bars.stop()  # the line belongs to training from now on
+
+    def __enter__(self) -> Self:
+        return self
 
 
 class Bar(LiveBar):

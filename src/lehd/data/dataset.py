@@ -110,6 +110,8 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
 
 def concatenate(parts: Sequence[Labelled]) -> Labelled:
     """All of them in one; they must be of one size and problem."""
+    if len(parts) == 1:
+        return parts[0]
     first = parts[0].instances
     if any(part.instances.coords.shape[1:] != first.coords.shape[1:] for part in parts):
         raise LehdError("label files of different sizes cannot be mixed in one data set")

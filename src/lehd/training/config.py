@@ -14,12 +14,13 @@ from lehd.model.lehd import ModelConfig
 from lehd.problems import PROBLEMS
 
 RANDOM, STEPS = "random", "steps"
+AUTO = "auto"
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    problem: str = "TSP"
-    data: tuple[str, ...] = ()  # label files of one size
+    problem: str = "TSP"  # "auto": that of the data
+    data: tuple[str, ...] = ()  # label files
     shares: tuple[float, ...] = ()  # how often each file is drawn from; by size if empty
     held_out: int = 512  # the first labels of every file, never trained on
     steps: int | None = None  # the end, by optimizer steps …
@@ -36,6 +37,9 @@ class TrainConfig:
     epoch_decay: float = 1.0  # factor on the learning rate for each pass over the data, with states = "steps"
     clip: float = 1.0  # of the gradient's norm; inf: never
     average: float = 0.0  # decay of a running average of the weights, such as 0.999; 0: none is kept
+    labels_by: str = AUTO  # who labels files without a solution: a solver, "model", or the usual solver if it can
+    label_seconds: float | None = None  # for an instance, by a solver
+    label_iterations: int = 100  # of RRC, by the model
     seed: int = 0
     compile: bool = True  # on a GPU
     log_every: float = 20.0  # seconds between lines in the log
@@ -46,8 +50,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         _check_kinds(self)
         _check_kinds(self.model)
-        if self.problem not in PROBLEMS:
-            raise LehdError(f"problem = {self.problem!r}: expected one of {', '.join(PROBLEMS)}")
+        if self.problem not in (*PROBLEMS, AUTO):
+            raise LehdError(f"problem = {self.problem!r}: expected one of {', '.join((*PROBLEMS, AUTO))}")
         if self.states not in (RANDOM, STEPS):
             raise LehdError(f'states = {self.states!r}: expected "{RANDOM}" or "{STEPS}"')
         ends = [end for end in (self.steps, self.seconds, self.epochs) if end is not None]

@@ -11,7 +11,8 @@ from typing import Protocol
 
 import torch
 
-from lehd.data.dataset import Labelled, concatenate
+from lehd.data.dataset import Labelled
+from lehd.data.own_files import by_size
 from lehd.decoding.rrc import SHORTEST
 from lehd.errors import LehdError
 from lehd.problems.base import Problem
@@ -19,19 +20,44 @@ from lehd.training.config import STEPS, TrainConfig
 from lehd.training.partial import Batch, sample_batch
 from lehd.types import PartialSolution
 
+FIFTH = 5  # one label in so many of a user's own files is held out
+
 
 class Data:
-    """Label files on the device, apart from those held out for validation."""
+    """Labels on the device, apart from those held out for validation.
 
-    def __init__(self, parts: list[Labelled], shares: tuple[float, ...], held_out: int, device: torch.device):
-        if any(len(part) <= held_out for part in parts):
-            raise LehdError(f"every label file needs more than the {held_out} labels that are held out")
-        self.validation = concatenate([part.rows(slice(held_out)) for part in parts]).to(device)
-        self.parts = [part.rows(slice(held_out, None)).to(device) for part in parts]
+    The first `held_out` labels of every file are. Of a user's `own` files, which may hold one label each, it is every
+    fifth at most; where there are fewer than five, validation looks at what training sees.
+    """
+
+    def __init__(
+        self, parts: list[Labelled], shares: tuple[float, ...], held_out: int, device: torch.device, own: bool = False
+    ):
+        if own:
+            parts, validation = _hold_out_some(parts, held_out)
+        else:
+            if any(len(part) <= held_out for part in parts):
+                raise LehdError(f"every label file needs more than the {held_out} labels that are held out")
+            validation = [part.rows(slice(held_out)) for part in parts]
+            parts = [part.rows(slice(held_out, None)) for part in parts]
+        self.validation = [part.to(device) for part in by_size(validation)]
+        self.parts = [part.to(device) for part in parts]
         self.shares = shares or tuple(float(len(part)) for part in self.parts)
 
     def pick(self, rng: random.Random) -> Labelled:
         return rng.choices(self.parts, self.shares)[0]
+
+
+def _hold_out_some(parts: list[Labelled], held_out: int) -> tuple[list[Labelled], list[Labelled]]:
+    training, validation, seen, held = [], [], 0, 0
+    for part in parts:
+        fifth = torch.arange(seen, seen + len(part)) % FIFTH == FIFTH - 1
+        fifth &= fifth.cumsum(0) <= held_out - held
+        seen, held = seen + len(part), held + int(fifth.sum())
+        training += [part.rows((~fifth).nonzero()[:, 0])] if not fifth.all() else []
+        validation += [part.rows(fifth.nonzero()[:, 0])] if fifth.any() else []
+    training = by_size(training)
+    return training, validation or training
 
 
 class Feed(Protocol):
@@ -69,10 +95,13 @@ class ConstructionSteps:
         self, config: TrainConfig, problem: Problem, data: Data, rng: random.Random, generator: torch.Generator
     ):
         self.config, self.problem, self.rng, self.generator = config, problem, rng, generator
-        self.labelled = data.parts[0] if len(data.parts) == 1 else concatenate(data.parts)
-        self.per_pass = -(-len(self.labelled) // config.batch)
+        self.groups = by_size(data.parts)
+        self.per_pass = sum(-(-len(group) // config.batch) for group in self.groups)
         self.batches = 0
-        self.shuffled = (-1, torch.empty(0))  # the number of a pass, and its order of labels
+        self.order: tuple[int, list[tuple[Labelled, torch.Tensor]]] = (
+            -1,
+            [],
+        )  # the number of a pass, and its batches of labels
         self.partial: PartialSolution | None = None
         self.taken = 0  # steps of the current partial solutions
 
@@ -96,17 +125,25 @@ class ConstructionSteps:
     def _cut(self) -> PartialSolution:
         """Suffixes, all of one random length, of the next labels in the order of this pass."""
         number, place = divmod(self.batches, self.per_pass)
-        if self.shuffled[0] != number:  # from seed and number alone, so that a resumed pass goes on in the same order
-            draw = torch.Generator().manual_seed(self.config.seed * 1_000_003 + number)
-            order = torch.randperm(len(self.labelled), generator=draw).to(self.labelled.instances.device)
-            self.shuffled = (number, order)
-        rows = self.shuffled[1][place * self.config.batch : (place + 1) * self.config.batch]
-        chosen = self.labelled.rows(rows)
+        if self.order[0] != number:
+            self.order = (number, self._shuffle(number))
+        group, rows = self.order[1][place]
+        chosen = group.rows(rows)
         instances = chosen.instances
         solution = self.problem.randomise(instances, chosen.solution, self.generator)
         longest = solution.nodes.shape[1]
         self.taken = 0
         return self.problem.cut(instances, solution, self.rng.randint(min(SHORTEST, longest), longest))
+
+    def _shuffle(self, number: int) -> list[tuple[Labelled, torch.Tensor]]:
+        """The batches of a pass, from seed and number alone, so that a resumed pass goes on in the same order."""
+        draw = torch.Generator().manual_seed(self.config.seed * 1_000_003 + number)
+        batches = []
+        for group in self.groups:
+            order = torch.randperm(len(group), generator=draw).to(group.instances.device)
+            batches += [(group, rows) for rows in torch.split(order, self.config.batch)]
+        mixed = torch.randperm(len(batches), generator=draw).tolist() if len(self.groups) > 1 else range(len(batches))
+        return [batches[place] for place in mixed]
 
 
 def make_feed(

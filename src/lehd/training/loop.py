@@ -11,38 +11,46 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 
-from lehd.data.dataset import load_labels
+from lehd.data.dataset import Labelled, load_labels
 from lehd.device import find_device
 from lehd.errors import LehdError
-from lehd.model.checkpoint import load_model
+from lehd.model.checkpoint import load_model, shipped_weights
 from lehd.model.lehd import LEHD
-from lehd.problems import PROBLEMS
+from lehd.problems import PROBLEMS, of
 from lehd.training.checkpoint import has_checkpoint, load_checkpoint
-from lehd.training.config import TrainConfig, read_config
+from lehd.training.config import AUTO, TrainConfig, read_config
 from lehd.training.feed import Data
+from lehd.training.prepare import Labelling, Made, own_labels
 from lehd.training.processes import Processes, join_processes, leave_processes
 from lehd.training.trainer import WEIGHTS, PrintLines, Trainer, Watch
 
 __all__ = ["WEIGHTS", "Data", "TrainConfig", "Trainer", "Watch", "read_config", "train"]
 
 CURVES = "curves.png"
+SHIPPED = Path("shipped")
 
 
 def train(
     config: TrainConfig,
     folder: Path,
-    data: Path = Path(),
+    data: Path | Sequence[Path] = Path(),
     init: Path | None = None,
     device: str | None = None,
     resume: bool = False,
     watch: Watch | None = None,
+    on_label: Callable[[Made], None] | None = None,
 ) -> LEHD:
-    """Run a configuration; its label files are looked up in the folder `data`.
+    """Run a configuration; the label files it names are looked up in the folder `data`.
+
+    A configuration that names none trains on `data` itself, and so does any where `data` are files: label files,
+    problems with or without solutions, folders of these. Problems without a solution are labelled first, and `on_label`
+    told of each. The weights `init` may be "shipped", those of the package.
 
     `resume` goes on from the last checkpoint in `folder`, where there is one. Without it such a folder is refused.
     """
@@ -52,13 +60,14 @@ def train(
     try:
         where = _device(device, processes)
         checkpoint = load_checkpoint(folder) if has_checkpoint(folder) else None
+        parts, own = processes.first_alone(lambda: _labels(config, folder, data, init, where, on_label))
+        config = _settle(config, parts)
         torch.manual_seed(config.seed)
+        if init == SHIPPED:
+            init = shipped_weights(config.problem)
         model = LEHD(config.model) if init is None else _load_for(config.problem, init)
         config = replace(config, model=model.config)
-        if not config.data:
-            raise LehdError("no label files: name them in the configuration's `data`")
-        parts = [load_labels(data / name) for name in config.data]
-        trainer = Trainer(config, model, Data(parts, config.shares, config.held_out, where), where, processes)
+        trainer = Trainer(config, model, Data(parts, config.shares, config.held_out, where, own), where, processes)
         if checkpoint is not None:
             trainer.resume(checkpoint)
         trained = trainer.run(folder, watch or PrintLines())
@@ -67,6 +76,35 @@ def train(
         return trained
     finally:
         leave_processes()
+
+
+def _labels(
+    config: TrainConfig,
+    folder: Path,
+    data: Path | Sequence[Path],
+    init: Path | None,
+    device: torch.device,
+    on_label: Callable[[Made], None] | None,
+) -> tuple[list[Labelled], bool]:
+    """What to train on, and whether these are files of the user's own rather than those of the configuration."""
+    paths = [data] if isinstance(data, Path) else list(data)
+    if config.data and len(paths) == 1 and not paths[0].is_file():
+        return [load_labels(paths[0] / name) for name in config.data], False
+    if paths in ([], [Path()]):
+        raise LehdError("no label files: name them in the configuration's `data`, or give --data")
+    weights = None if init == SHIPPED else init
+    how = Labelling(config.labels_by, config.label_seconds, config.label_iterations, weights, str(device))
+    return own_labels(paths, folder, how, on_label), True
+
+
+def _settle(config: TrainConfig, parts: Sequence[Labelled]) -> TrainConfig:
+    """The configuration with the problem of the data."""
+    problems = {of(part.instances) for part in parts}
+    names = " and ".join(problem.name for problem in problems)
+    if len(problems) > 1 or config.problem not in (AUTO, names):
+        raise LehdError(f"the labels are of a {names}, the configuration is for {config.problem}")
+    sizes = PROBLEMS[names].model_sizes
+    return replace(config, problem=names, model=replace(config.model, **sizes))  # type: ignore[arg-type]
 
 
 def _load_for(problem: str, init: Path) -> LEHD:
@@ -95,12 +133,18 @@ def _draw_curves(folder: Path) -> None:
     plot_curves(folder, folder / CURVES)
 
 
+def _print_label(made: Made) -> None:
+    print(f"label {made.done}/{made.total}: {made.last}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train a model on labelled instances.")
     parser.add_argument("config", type=Path)
     parser.add_argument("--output", type=Path, required=True, help="folder for log, weights and checkpoints")
-    parser.add_argument("--data", type=Path, default=Path(), help="folder of the label files")
-    parser.add_argument("--init", type=Path, help="weights to start from")
+    parser.add_argument(
+        "--data", type=Path, nargs="+", default=[Path()], help="folder of the label files, or files of your own"
+    )
+    parser.add_argument("--init", type=Path, help="weights to start from; shipped: the package's own")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the output folder")
     parser.add_argument("--device")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings that replace the file's")
@@ -108,7 +152,7 @@ def main() -> None:
     try:
         config = read_config(options.config, options.set)
         print(json.dumps(asdict(config)), flush=True)
-        train(config, options.output, options.data, options.init, options.device, options.resume)
+        train(config, options.output, options.data, options.init, options.device, options.resume, on_label=_print_label)
     except LehdError as error:
         sys.exit(f"lehd: {error}")
 

@@ -7,14 +7,17 @@ taken twice and the sum of their gradients is the gradient of one process.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, distributed
 
 from lehd.errors import LehdError
 from lehd.training.partial import Batch
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,15 @@ class Processes:
     def share(self, batch: Batch) -> Batch:
         """This process's rows."""
         return batch if self.count == 1 else batch.rows(slice(self.rank, None, self.count))
+
+    def first_alone(self, work: Callable[[], T]) -> T:
+        """The same work by all, but the first process does it before the others: they find what it has written."""
+        if self.count > 1 and not self.writes:
+            distributed.barrier()
+        done = work()
+        if self.count > 1 and self.writes:
+            distributed.barrier()
+        return done
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
         """Each tensor becomes the sum over all processes, in one exchange."""

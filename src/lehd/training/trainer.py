@@ -36,6 +36,7 @@ from lehd.training.supervised import cross_entropy
 from lehd.training.validation import measure
 
 WEIGHTS, AVERAGE = "weights.safetensors", "average.safetensors"
+DECISIONS = {"cpu": 8192, "cuda": 65_536}  # that a validation looks at
 COUNTERS = ("step", "seconds", "decisions", "tokens")
 
 
@@ -149,8 +150,9 @@ class Trainer:
 
     # ---- looking at it
 
-    def validate(self, decisions: int = 65_536) -> dict[str, float]:
+    def validate(self) -> dict[str, float]:
         """What `measure` finds of the weights, and of their running average where one is kept."""
+        decisions = DECISIONS[self.device.type]
         self.model.eval()
         found = measure(self.model, self.problem, self.data.validation, decisions)
         if self.average is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import torch
 
@@ -15,21 +16,45 @@ from lehd.training.partial import sample_batch
 from lehd.training.supervised import cross_entropy
 
 TOKENS = 65_536  # per batch
+TOKENS_PER_DECISION = 64  # at most, where there are few
+DECISIONS_PER_LABEL = 128  # more say nothing new
 CONSTRUCTIONS = 512  # at most about so many
 
 
-def measure(model: LEHD, problem: Problem, labelled: Labelled, decisions: int) -> dict[str, float]:
-    """Loss and accuracy on the same decisions every time, and greedy construction beside the labels."""
+def measure(model: LEHD, problem: Problem, groups: Sequence[Labelled], decisions: int) -> dict[str, float]:
+    """Loss and accuracy on the same decisions every time, and greedy construction beside the labels.
+
+    Labels of one size are a group; each counts by its number of labels.
+    """
+    labels = sum(map(len, groups))
+    decisions = min(decisions, DECISIONS_PER_LABEL * labels)
+    sums = [0.0, 0.0, 0.0]
+    for group in groups:
+        share = len(group) / labels
+        loss, accuracy = _on_decisions(model, problem, group, max(1, round(decisions * share)))
+        some = group.rows(slice(None, None, max(1, round(labels / CONSTRUCTIONS))))
+        for place, value in enumerate((loss, accuracy, greedy_gap(model, problem, some))):
+            sums[place] += share * value
+    return dict(zip(("validation_loss", "validation_accuracy", "greedy_gap"), sums, strict=True))
+
+
+def _on_decisions(model: LEHD, problem: Problem, labelled: Labelled, decisions: int) -> tuple[float, float]:
     device = labelled.instances.device
     rng, generator = random.Random(1), torch.Generator(device).manual_seed(1)
     loss = right = count = 0.0
     with torch.no_grad(), arithmetic(device):
         while count < decisions:
-            batch = sample_batch(problem, labelled, TOKENS, model.config.decoder_layers, rng, generator)
+            batch = sample_batch(
+                problem,
+                labelled,
+                min(TOKENS, TOKENS_PER_DECISION * decisions),
+                model.config.decoder_layers,
+                rng,
+                generator,
+            )
             losses, hits = cross_entropy(model, problem, batch)
             loss, right, count = loss + float(losses.sum()), right + float(hits.sum()), count + len(losses)
-    gap = greedy_gap(model, problem, labelled.rows(slice(None, None, max(1, len(labelled) // CONSTRUCTIONS))))
-    return {"validation_loss": loss / count, "validation_accuracy": right / count, "greedy_gap": gap}
+    return loss / count, right / count
 
 
 def greedy_gap(model: LEHD, problem: Problem, labelled: Labelled) -> float:

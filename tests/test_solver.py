@@ -178,7 +178,7 @@ def test_progress_tells_of_both_phases():
     reconstruct = [each for each in seen if each.phase == "reconstruct"]
     assert [each.done for each in construct] == list(range(1, 30))
     assert {each.cost for each in construct} == {None}
-    assert [(each.done, each.total) for each in reconstruct] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert [(each.done, each.total) for each in reconstruct] == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
     assert all(each.cost is not None and each.gain is not None and each.gain >= 0 for each in reconstruct)
     assert isinstance(reconstruct[-1].solution, Solution)
 

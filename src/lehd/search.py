@@ -110,6 +110,8 @@ class Search:
             self._first_solution(start, speed)
             if self.problem.trivial(self.instances):
                 self._keep(self.problem.settle(self.instances, self._incumbent))
+            if not interrupted:
+                self._tell("reconstruct", 0, self.stop.iterations)
             plan = self._plan(speed)
             random_reconstruct(
                 self.model,

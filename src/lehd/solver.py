@@ -72,7 +72,7 @@ def solve(
     model       weights: a file, or a loaded model; by default those the package ships
     seed        the same seed and number of iterations give the same result on the same device
     device      "cpu", "cuda", …; by default a GPU if there is one
-    progress    called with a `Progress` after every step and iteration
+    progress    called with a `Progress` after every step of the first construction, then after every iteration from 0
     stop        asked at every step; once it says True, the search ends
 
     An interrupt from the keyboard, or a `stop`, ends the search, not the call: the result says `interrupted`.

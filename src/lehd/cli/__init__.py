@@ -1,4 +1,4 @@
-"""The command line: `lehd solve`, `info`, `check`, `plot`, `label` and `train`.
+"""The command line: `lehd solve`, `info`, `check`, `plot`, `serve`, `label` and `train`.
 
 Commands import torch, matplotlib and the solver when they run, so that `lehd --help` answers at once. Exit codes: 0 all
 is well, 1 an infeasible solution, 2 bad input or an output that cannot be written, 130 stopped by Ctrl-C.
@@ -19,6 +19,7 @@ from lehd.cli.common import BAD_INPUT, complain
 from lehd.cli.inspect import check, info, plot
 from lehd.cli.label import label
 from lehd.cli.search import solve
+from lehd.cli.serve import serve
 from lehd.cli.train import train
 
 app = typer.Typer(
@@ -31,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (solve, info, check, plot, label, train):
+for command in (solve, info, check, plot, serve, label, train):
     app.command()(command)
 
 

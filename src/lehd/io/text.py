@@ -26,7 +26,7 @@ def fail(source: str, line: int, message: str) -> NoReturn:
 
 
 def load(path: str | os.PathLike[str]) -> str:
-    """A file's text: UTF-8, with or without a byte order mark, or else Latin-1."""
+    """A file's text."""
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -34,6 +34,11 @@ def load(path: str | os.PathLike[str]) -> str:
         raise LehdError(f"{os.fspath(path)}: cannot be read ({error.strerror or error})") from error
     except ValueError as error:  # a null character in the path
         raise LehdError(f"{os.fspath(path)!r}: not a file name ({error})") from error
+    return decode(content)
+
+
+def decode(content: bytes) -> str:
+    """The text in bytes: UTF-8, with or without a byte order mark, or else Latin-1."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -73,7 +73,7 @@ def sol_text(result: Result) -> str:
 def geojson_text(result: Result) -> str:
     """One line for every route (or the tour), then one point for every node; positions are (longitude, latitude)."""
     instance = result.instance
-    positions = _degrees(instance)
+    positions = degrees(instance)
     names = instance.node_names or tuple(map(str, node_ids(instance)))
     vehicle_routes = result.problem == "CVRP"
     routes, loads = result.routes, result.loads
@@ -182,7 +182,7 @@ def _neighbour(path: Path) -> Path:
     return target.with_name(f".{target.name}.{os.getpid()}.tmp")
 
 
-def _degrees(instance: Instances) -> list[list[float]]:
+def degrees(instance: Instances) -> list[list[float]]:
     """Positions [longitude, latitude] in decimal degrees."""
     sites = (instance.coords if instance.sites is None else instance.sites)[0]
     if instance.rule.name == distance.GEO.name:  # DDD.MM: the fraction holds minutes

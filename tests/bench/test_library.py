@@ -108,7 +108,7 @@ def test_groups_by_size_beside_the_papers():
         return record(f"{group}{gap}", cost=100 + gap, reference=100.0, bench="tsplib", set=group, **paper)
 
     lines = summary("tsplib", [file("<100", 1.0, 2.0), file("<100", 3.0), file(">1k", 8.0, 5.0)]).splitlines()
-    assert lines[0] == "lehd greedy, cpu, 1 thread"
+    assert lines[0] == "lehd greedy, cpu, 1 thread, weights unknown:"
     assert lines[4].startswith("| <100 | 2 | 2.000 | 1 of 6 | 2.000 | 2.00 | 0.792 |")
     assert lines[5].startswith("| >1k | 1 | 8.000 | 1 of 22 | 5.000 | 2.00 | 63.810 |")
     assert lines[6].startswith("| all | 3 | 4.000 | 2 of 70 | 3.500 | 2.00 | 26.439 |")

@@ -45,5 +45,5 @@ def test_rows_are_kept_and_out_of_memory_is_one(tmp_path, monkeypatch):
     on = speeds[0].device
     assert f"| CVRP | 5 | 2 | greedy | out of memory | - | - | - | - | {on} |" in lines
     path.write_text("nonsense\n")
-    with pytest.raises(LehdError, match="speeds"):
+    with pytest.raises(LehdError, match="line 1"):
         read_speeds(path)

@@ -69,7 +69,10 @@ def test_half_a_line_is_dropped_and_a_wrong_one_is_named(tmp_path):
         file.write('{"bench": "uni')
     assert Store(path).records == [record()]
     path.write_text('{"bench": "uniform"}\n')
-    with pytest.raises(LehdError, match="line 1"):
+    with pytest.raises(LehdError, match="instance"):
+        Store(path)
+    path.write_text(record().line() + "\n[]\n")
+    with pytest.raises(LehdError, match="line 2"):
         Store(path)
     with pytest.raises(LehdError, match="plain"):
         Store(tmp_path / "r.jsonl.gz")

@@ -140,11 +140,14 @@ def _in_time(case: Case, instance: Instances, seconds: float, options: Options, 
 
 def summary(library: str, records: list[Record]) -> str:
     """A Markdown table for every budget: mean gaps of each group, in both conventions, beside the paper's columns."""
-    budgets = {record.budget: record.order for record in records if record.bench == library}
-    parts = []
-    for budget in sorted(budgets, key=lambda name: budgets[name]):
-        chosen = [record for record in records if record.bench == library and record.budget == budget]
-        parts.append(f"lehd {budget}, {chosen[0].device}\n\n{_groups_table(library, chosen)}")
+    runs: dict[tuple[int, str, str, str], list[Record]] = {}
+    for record in records:
+        if record.bench == library:
+            runs.setdefault((record.order, record.budget, record.device, record.weights), []).append(record)
+    parts = [
+        f"lehd {budget}, {device}, weights {weights or 'unknown'}:\n\n{_groups_table(library, run)}"
+        for (_, budget, device, weights), run in sorted(runs.items())
+    ]
     return "\n\n".join(parts)
 
 

@@ -13,7 +13,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from torch import Tensor
 from lehd import __version__
 from lehd.bench.arithmetic import decision_flops, layer_flops
 from lehd.bench.machine import device_words, forget_peak, matmul_ceiling, peak_memory, synchronize
-from lehd.bench.store import GREEDY, append_lines
+from lehd.bench.store import GREEDY, append_lines, read_lines
 from lehd.bench.text import NOTHING, markdown
 from lehd.data.generate import uniform_cvrp, uniform_tsp
 from lehd.decoding.construct import construct
@@ -196,15 +196,13 @@ def run_speed(
 
 
 def read_speeds(path: Path) -> list[Speed]:
-    try:
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        return [parse(line) for line in lines if line.get("bench") == "speed"]
-    except (OSError, ValueError, TypeError) as error:
-        raise LehdError(f"{path}: not a file of speeds ({error})") from None
+    return to_speeds(read_lines(path))
 
 
-def parse(line: dict[str, Any]) -> Speed:
-    return Speed(**{name: value for name, value in line.items() if name in Speed.__dataclass_fields__})
+def to_speeds(lines: Iterable[dict[str, Any]]) -> list[Speed]:
+    fields = Speed.__dataclass_fields__
+    chosen = (line for line in lines if line["bench"] == "speed")
+    return [Speed(**{name: value for name, value in line.items() if name in fields}) for line in chosen]
 
 
 def table(speeds: list[Speed]) -> str:

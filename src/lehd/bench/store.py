@@ -85,6 +85,7 @@ class Record:
         return json.dumps(shown | {name: round(gap, 6) for name, gap in gaps.items() if gap is not None})
 
 
+OTHERS = ("speed", "train")  # benches whose lines are not about instances
 FIELDS = {each.name for each in fields(Record)}
 
 
@@ -138,8 +139,8 @@ def append_lines(path: Path, lines: Iterable[str]) -> None:
         raise LehdError(f"{path}: cannot write ({error.strerror})") from error
 
 
-def read_records(path: Path) -> list[Record]:
-    """The records of a .jsonl or .jsonl.gz file."""
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a .jsonl or .jsonl.gz file, whatever bench wrote them."""
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         lines = data.decode("utf-8").splitlines()
@@ -148,12 +149,30 @@ def read_records(path: Path) -> list[Record]:
     return [_parse(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
-def _parse(path: Path, number: int, line: str) -> Record:
+def read_records(path: Path) -> list[Record]:
+    """The records among the lines of a file."""
+    return to_records(read_lines(path), path)
+
+
+def to_records(lines: Iterable[dict[str, Any]], path: Path) -> list[Record]:
+    records = []
+    for line in lines:
+        if line["bench"] not in OTHERS:
+            try:
+                records.append(Record(**{name: value for name, value in line.items() if name in FIELDS}))
+            except TypeError as error:
+                raise LehdError(f"{path}: a line is not a result of lehd bench ({error})") from None
+    return records
+
+
+def _parse(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
-        values: dict[str, Any] = json.loads(line)
-        return Record(**{name: value for name, value in values.items() if name in FIELDS})
-    except (ValueError, TypeError, AttributeError) as error:
-        raise LehdError(f"{path}, line {number}: not a result of lehd bench ({error})") from None
+        values = json.loads(line)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict) or "bench" not in values:
+        raise LehdError(f"{path}, line {number}: not a result of lehd bench")
+    return values
 
 
 def _drop_half_line(path: Path) -> None:

@@ -1,0 +1,121 @@
+import gzip
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from lehd.bench.library import find_cases, run_library
+from lehd.bench.pictures import draw_all, gap_over_size, gap_over_time, solvers_over_time, tours
+from lehd.bench.published import paper_tables
+from lehd.bench.report import Results, compare_files, read_results, report, uniform_table
+from lehd.bench.sets import Options
+from lehd.bench.store import Store
+from lehd.bench.summary import summarise
+from lehd.bench.watch import Watch
+from lehd.errors import LehdError
+from tests.bench.test_library import SQUARE
+from tests.bench.test_store import record
+
+
+def uniform(nodes, budget, gap, **changes):
+    return [
+        record(str(row), cost=10 + gap / 10, budget=budget, nodes=nodes, set=f"tsp{nodes}", weights="abc", **changes)
+        for row in range(2)
+    ]
+
+
+MEASURED = [
+    *uniform(200, "greedy", 2.0),
+    *uniform(200, "RRC 100", 0.05),
+    *uniform(10_000, "greedy", 7.0),
+]
+
+
+def rows_of(text, start):
+    return [line for line in text.splitlines() if line.startswith(start)]
+
+
+def test_measured_and_published_rows_of_a_table_are_told_apart():
+    text = uniform_table(paper_tables()["uniform_tsp"], summarise(MEASURED))
+    assert "| method |  | TSP100 | TSP200 | TSP500 | TSP1000 | TSP10000 |" in text
+    on = "measured, cpu, 1 thread, weights abc"
+    assert rows_of(text, "| lehd") == [
+        f"| lehd greedy | {on} | - | 2.000 (4s, 2) | - | - | 7.000 (4s, 2) |",
+        f"| lehd RRC 100 | {on} | - | 0.0500 (4s, 2) | - | - | - |",
+    ]
+    published = rows_of(text, "| LEHD RRC 1000")
+    assert published == [
+        "| LEHD RRC 1000 | published | 0.0016 (2.2h) | 0.0182 (10.5m) | 0.167 (1.2h) | 0.719 (7h) | - |"
+    ]
+    assert "TSP200 is tsp200" in text
+    # Other tables on the same sets take the budgets they have a row for.
+    text = uniform_table(paper_tables()["so_mixed"], summarise([*MEASURED, *uniform(200, "RRC 300", 1.0)]))
+    assert [line.split(" | ")[0] for line in rows_of(text, "| lehd")] == ["| lehd greedy", "| lehd RRC 100"]
+
+
+def test_a_report_of_everything(tmp_path):
+    library = record("pr76", bench="tsplib", set="<100", nodes=76, paper_cost=11.2, paper_reference=10.0)
+    peer = record("0", bench="peers", method="HGS", budget="1 s", version="0.1.0")
+    (tmp_path / "a.jsonl").write_text("".join(each.line() + "\n" for each in [*MEASURED, library, peer]))
+    again = record("pr76", bench="tsplib", set="<100", nodes=76, cost=10.5)  # measured twice: the later file counts
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress((again.line() + "\n").encode()))
+    results = read_results([tmp_path])
+    assert len(results.records) == len(MEASURED) + 2
+    text = report(results, {"Tours": "tours.png"})
+    assert "| pr76 | 76 | greedy | 10.5 | 10 | 5.000 | - | 2.00 | cpu, 1 thread |" in text
+    assert "| HGS | 1 s | cpu, 1 thread | **10.000** (2s) |" in text
+    assert "![Tours](tours.png)" in text
+    assert "`a.jsonl`, `b.jsonl.gz`" in text
+    for table in paper_tables().values():
+        if table.name not in ("tsplib", "cvrplib"):
+            assert f"### {table.title}" in text
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(LehdError, match="no results"):
+        read_results([tmp_path / "empty"])
+
+
+def test_nothing_measured_is_said():
+    text = report(Results())
+    assert text.count("Not measured yet.") == 6
+
+
+def test_the_module_compares_two_files(tmp_path):
+    for name, cost in (("a", 10.0), ("b", 9.0)):
+        Store(tmp_path / f"{name}.jsonl").add(record(str(row), cost=cost) for row in range(3))
+    assert "-10.0000" in compare_files(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    command = [sys.executable, "-m", "lehd.bench.report", tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    done = subprocess.run(command, text=True, capture_output=True, check=True)
+    assert "| small | TSP | lehd | greedy | 3 | -10.0000 | -10.0000 to -10.0000 | 3 | 0 | 0 |" in done.stdout
+
+
+def lines_of(figure):
+    return {line.get_label(): line for axes in figure.axes for line in axes.lines}
+
+
+def test_pictures_show_the_records():
+    curve = lines_of(gap_over_time(MEASURED))["tsp200, cpu, 1 thread"]
+    assert curve.get_ydata() == pytest.approx([2.0, 0.05])
+    assert list(curve.get_xdata()) == [2.0, 2.0]
+    dots = gap_over_size([record("a", bench="cvrplib", nodes=30), record("b", bench="cvrplib", nodes=50)])
+    assert np.allclose(dots.axes[0].collections[0].get_offsets(), [[30, 10], [50, 10]])
+    peers = [record(str(row), bench="peers", method=name, budget="1 s") for row in range(2) for name in ("lehd", "HGS")]
+    assert lines_of(solvers_over_time(peers)).keys() == {"lehd", "HGS"}
+    assert gap_over_time([]) is gap_over_size([]) is solvers_over_time([]) is None
+
+
+def test_tours_beside_the_reference(tmp_path):
+    (tmp_path / "tsplib" / "tours").mkdir(parents=True)
+    (tmp_path / "tsplib" / "square.tsp").write_text(SQUARE)
+    (tmp_path / "tsplib" / "optima.csv").write_text("name,n,optimum,in_paper70\nsquare,4,40,1\n")
+    tour = "TYPE : TOUR\nDIMENSION : 4\nTOUR_SECTION\n1\n3\n2\n4\n-1\nEOF\n"
+    (tmp_path / "tsplib" / "tours" / "square.tour").write_text(tour)
+    options = Options((2, 10), device="cpu", solutions=tmp_path / "kept", show=("square",))
+    run_library(find_cases("tsplib", tmp_path / "tsplib"), options, Store(), Watch())
+    figure = tours("square", tmp_path, tmp_path / "kept")
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["reference: 48", "greedy: 40 (0.00 % above 40)", "RRC 10: 40 (0.00 % above 40)"]
+    assert tours("cross", tmp_path, tmp_path / "kept") is None
+    paths = draw_all(MEASURED, tmp_path / "pictures")
+    assert [path.name for path in paths] == ["gap-over-time.png"]
+    assert paths[0].read_bytes().startswith(b"\x89PNG")

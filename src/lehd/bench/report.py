@@ -10,6 +10,7 @@ are told apart in every table.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from lehd.bench.store import LEHD, Record, read_lines, to_records
 from lehd.bench.summary import Summary, summarise
 from lehd.bench.text import NOTHING, duration, markdown, percent
 from lehd.errors import LehdError
+from lehd.model.checkpoint import write_atomically
 from lehd.words import brief, count
 
 ENDINGS = (".jsonl", ".jsonl.gz")
@@ -76,6 +78,31 @@ def report(results: Results, pictures: dict[str, str] | None = None) -> str:
     rest = [table for table in paper_tables().values() if table.name not in (*SAME_SETS, *titles)]
     parts += ["Not measured. Published:", *(_published(table) for table in rest)]
     return "\n\n".join(parts) + "\n"
+
+
+def write_report(
+    results: Results,
+    output: Path | None = None,
+    pictures: Path | None = None,
+    data: Path | None = None,
+    solutions: Path | None = None,
+) -> str:
+    """The report, also as a file where `output` says so; pictures need matplotlib."""
+    shown = {}
+    if pictures is not None:
+        from lehd.bench.pictures import draw_all
+
+        base = Path() if output is None else output.parent
+        for path in draw_all(results.records, pictures, data, solutions):
+            shown[path.stem.replace("-", " ")] = Path(os.path.relpath(path, base)).as_posix()
+    text = report(results, shown)
+    if output is not None:
+        try:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(output, text.encode())
+        except OSError as error:
+            raise LehdError(f"{output}: cannot write ({error.strerror})") from error
+    return text
 
 
 def _head(results: Results) -> str:
@@ -239,14 +266,18 @@ def main() -> None:
     parser.add_argument("results", type=Path, help="a file or folder of results")
     parser.add_argument("other", type=Path, nargs="?", help="a second one, to compare with the first")
     parser.add_argument("--output", type=Path, help="where the report goes; standard output by default")
+    parser.add_argument("--pictures", type=Path, help="a folder for pictures; needs matplotlib")
+    parser.add_argument("--data", type=Path, help="the benchmark files, for pictures of tours")
+    parser.add_argument("--solutions", type=Path, help="solutions that a run wrote, for pictures of tours")
     given = parser.parse_args()
     try:
         if given.other is not None:
             print(compare_files(given.results, given.other))
-        elif given.output is None:
-            print(report(read_results([given.results])))
         else:
-            given.output.write_text(report(read_results([given.results])), encoding="utf-8")
+            text = write_report(
+                read_results([given.results]), given.output, given.pictures, given.data, given.solutions
+            )
+            print(text if given.output is None else given.output)
     except LehdError as error:
         sys.exit(f"lehd: {error}")
 

@@ -1,4 +1,4 @@
-"""The command line: `lehd solve`, `info`, `check`, `plot`, `serve`, `label` and `train`.
+"""The command line: `lehd solve`, `info`, `check`, `plot`, `serve`, `label`, `train` and `bench`.
 
 Commands import torch, matplotlib and the solver when they run, so that `lehd --help` answers at once. Exit codes: 0 all
 is well, 1 an infeasible solution, 2 bad input or an output that cannot be written, 130 stopped by Ctrl-C.
@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from lehd import __version__
+from lehd.cli.bench import bench
 from lehd.cli.clock import process_start
 from lehd.cli.common import BAD_INPUT, complain
 from lehd.cli.inspect import check, info, plot
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 for command in (solve, info, check, plot, serve, label, train):
     app.command()(command)
+app.add_typer(bench, name="bench")
 
 
 def _show_version(wanted: bool) -> None:

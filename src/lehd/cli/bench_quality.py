@@ -1,0 +1,214 @@
+"""`lehd bench uniform`, `tsplib`, `cvrplib` and `peers`: how good, and in what time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lehd.cli.bench_options import (
+    Budgets,
+    DataFolder,
+    Device,
+    MostNodes,
+    Names,
+    OnlyPaper,
+    Output,
+    Pictures,
+    Seed,
+    TimeLimit,
+    Weights,
+    folder_of,
+    numbers,
+    whole,
+    words,
+)
+from lehd.cli.common import reporting
+
+if TYPE_CHECKING:
+    from lehd.bench.sets import Options
+
+
+def uniform(
+    data: DataFolder,
+    sets: Annotated[str, typer.Option(metavar="A,B…", show_default="all", help="Names of test sets.")] = "",
+    rrc: Budgets = "50,100,300,500,1000",
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the first so many of a set.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(metavar="N", min=1, show_default="what fits", help="Instances at once.")
+    ] = None,
+    weights: Weights = None,
+    seed: Seed = 0,
+    device: Device = None,
+    output: Output = None,
+) -> None:
+    """Uniform test sets (the paper's Table 1): greedy and RRC, every budget a point of one run.
+
+    Out of memory, it goes on with half as many instances at once.
+
+    [bold]Examples[/bold]
+
+      lehd bench uniform --data data --output runs/uniform.jsonl
+
+      lehd bench uniform --data data --sets tsp100_s2023,cvrp200 --rrc 50,100 --limit 16
+    """
+    with reporting():
+        from lehd.bench.published import paper_tables
+        from lehd.bench.report import uniform_table
+        from lehd.bench.sets import Options
+        from lehd.bench.store import Store
+        from lehd.bench.summary import summarise
+        from lehd.bench.uniform import find_sets, run_uniform
+        from lehd.cli.live import LiveTable
+
+        options = Options(tuple(whole(rrc, "--rrc")), weights, limit, device, seed, batch)
+        paths = find_sets(folder_of(data, "uniform"), words(sets) or None)
+        with LiveTable("gap, %", lambda record: record.set, lambda record: record.budget) as live:
+            records = run_uniform(paths, options, Store(output), live)
+        problems = {record.problem for record in records}
+        for problem in ("TSP", "CVRP"):
+            if problem in problems:
+                typer.echo(uniform_table(paper_tables()[f"uniform_{problem.lower()}"], summarise(records)) + "\n")
+
+
+def tsplib(
+    data: DataFolder,
+    rrc: Budgets = "",
+    time_limit: TimeLimit = None,
+    most_nodes: MostNodes = None,
+    paper: OnlyPaper = False,
+    names: Names = "",
+    weights: Weights = None,
+    seed: Seed = 0,
+    device: Device = None,
+    output: Output = None,
+    pictures: Pictures = None,
+) -> None:
+    """TSPLIB (Table 2): every file and size bin, by the files' own rule and as in the paper.
+
+    [bold]Examples[/bold]
+
+      lehd bench tsplib --data data --paper --rrc 50,100,1000 --output runs/tsplib.jsonl
+
+      lehd bench tsplib --data data --names pr2392 --rrc 100 --pictures runs/pictures
+    """
+    with reporting():
+        options = _library_options(rrc, weights, seed, device, pictures)
+        _library("tsplib", data, options, time_limit, most_nodes, paper, names, output, pictures)
+
+
+def cvrplib(
+    data: DataFolder,
+    rrc: Budgets = "",
+    time_limit: TimeLimit = None,
+    most_nodes: MostNodes = None,
+    paper: OnlyPaper = False,
+    names: Names = "",
+    weights: Weights = None,
+    seed: Seed = 0,
+    device: Device = None,
+    output: Output = None,
+    pictures: Pictures = None,
+) -> None:
+    """CVRPLIB (Table 2): every file and set, against the best known and against the paper's references.
+
+    [bold]Examples[/bold]
+
+      lehd bench cvrplib --data data --paper --rrc 50,100,1000 --output runs/cvrplib.jsonl
+
+      lehd bench cvrplib --data data --most-nodes 200 --time-limit 10
+    """
+    with reporting():
+        options = _library_options(rrc, weights, seed, device, pictures)
+        _library("cvrplib", data, options, time_limit, most_nodes, paper, names, output, pictures)
+
+
+def _library_options(rrc: str, weights: Path | None, seed: int, device: str | None, pictures: Path | None) -> Options:
+    from lehd.bench.library import SHOWN
+    from lehd.bench.sets import Options
+
+    kept = None if pictures is None else pictures / "solutions"
+    budgets = tuple(whole(rrc, "--rrc"))
+    return Options(budgets, weights, device=device, seed=seed, solutions=kept, show=SHOWN)
+
+
+def _library(
+    library: str,
+    data: Path,
+    options: Options,
+    time_limit: float | None,
+    most_nodes: int | None,
+    paper: bool,
+    names: str,
+    output: Path | None,
+    pictures: Path | None,
+) -> None:
+    from lehd.bench.library import find_cases, run_library, summary
+    from lehd.bench.store import Store
+    from lehd.cli.live import LiveTable
+
+    cases = find_cases(library, folder_of(data, library), most_nodes, paper, words(names) or None)
+    with LiveTable("gap, %", lambda record: record.set, lambda record: record.budget) as live:
+        records = run_library(cases, options, Store(output), live, time_limit)
+    typer.echo(summary(library, records))
+    if pictures is not None:
+        from lehd.bench.pictures import draw_all
+
+        for path in draw_all(records, pictures, data, options.solutions):
+            typer.echo(str(path), err=True)
+
+
+def peers(
+    data: DataFolder,
+    sets: Annotated[str, typer.Option(metavar="A,B…", help="Names of uniform test sets.")] = "",
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Only the first so many of a set.")] = 10,
+    files: Annotated[str, typer.Option(metavar="A,B…", help="Names of benchmark files.")] = "",
+    seconds: Annotated[str, typer.Option(metavar="S,S…", help="For each instance.")] = "1,10,60",
+    solvers: Annotated[str, typer.Option(metavar="A,B…", show_default="all", help="Which ones.")] = "",
+    throughput: Annotated[bool, typer.Option("--throughput", help="Solve the instances of a set together.")] = False,
+    cores: Annotated[int, typer.Option(metavar="N", min=1, help="Instances of others at a time, threads of ours.")] = 1,
+    lkh: Annotated[Path | None, typer.Option(metavar="FILE", help="Your LKH program.")] = None,
+    concorde: Annotated[Path | None, typer.Option(metavar="FILE", help="Your Concorde program.")] = None,
+    tsp_weights: Weights = None,
+    cvrp_weights: Weights = None,
+    seed: Seed = 0,
+    device: Device = None,
+    output: Output = None,
+) -> None:
+    """Other solvers on the same instances, machine and wall-clock time: fast-tsp, HGS, PyVRP, OR-Tools, VROOM …
+
+    Install them with: pip install lehd\\[peers]. What is missing is named in the table.
+
+    [bold]Examples[/bold]
+
+      lehd bench peers --data data --sets tsp100_s2023,cvrp100_mvmoe1k --limit 10 --output runs/peers.jsonl
+
+      lehd bench peers --data data --sets cvrp100_mvmoe1k --limit 256 --seconds 1 --throughput --cores 2
+    """
+    with reporting():
+        from lehd.bench.items import find_items
+        from lehd.bench.peers import Options as PeerOptions
+        from lehd.bench.peers import Race
+        from lehd.bench.peers_table import peers_table
+        from lehd.bench.rivals import RIVALS
+        from lehd.bench.store import LEHD, Store
+        from lehd.cli.live import LiveTable
+
+        given = {"LKH": lkh, "Concorde": concorde}
+        trained = {"TSP": tsp_weights, "CVRP": cvrp_weights}
+        options = PeerOptions(
+            seconds=tuple(numbers(seconds, "--seconds")),
+            solvers=tuple(words(solvers)) or (LEHD, *RIVALS),
+            binaries={name: path.resolve() for name, path in given.items() if path is not None},
+            weights={problem: path for problem, path in trained.items() if path is not None},
+            device=device,
+            seed=seed,
+            cores=cores,
+            throughput=throughput,
+        )
+        items = find_items(data, words(sets), limit, words(files))
+        with LiveTable("gap, %", lambda record: f"{record.method} {record.budget}", lambda record: record.set) as live:
+            race = Race(items, options, Store(output), live)
+            records = race.run()
+        typer.echo(peers_table(records, race.missing))

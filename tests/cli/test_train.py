@@ -89,7 +89,7 @@ def test_only_the_process_that_writes_looks():
     bar = Bar()
     bar.bars.disable = False  # as on a terminal
     looks = []
-    trainer = SimpleNamespace(processes=SimpleNamespace(writes=False), glance=lambda: looks.append(1))
+    trainer = SimpleNamespace(progress=0.5, processes=SimpleNamespace(writes=False), glance=lambda: looks.append(1))
     bar.stepped(trainer)
     assert not looks
 

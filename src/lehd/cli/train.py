@@ -35,6 +35,9 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint in the output folder, if there is one.")
     ] = False,
+    pause: Annotated[
+        float | None, typer.Option(metavar="S", help="Stop with a checkpoint after so many seconds; --resume goes on.")
+    ] = None,
     device: Annotated[
         str | None, typer.Option(metavar="NAME", show_default="chosen", help="cpu, cuda, cuda:1 …")
     ] = None,
@@ -67,8 +70,11 @@ def train(
 
         settings = read_config(config, changes or [])
         with Labels() as labels, Bar() as bar:
-            run(settings, output, data or [Path()], init, device, resume, bar, labels)
-        if bar.last:
+            limit = float("inf") if pause is None else pause
+            run(settings, output, data or [Path()], init, device, resume, bar, labels, limit)
+        if bar.share < 1:
+            typer.echo(f"{output}: {100 * bar.share:.0f} % done; the same command with --resume goes on", err=True)
+        elif bar.last:
             typer.echo(f"{output / WEIGHTS}: {summary(bar.last)}; curves in {output / CURVES}", err=True)
 
 
@@ -100,8 +106,10 @@ class Bar(LiveBar):
         words, share = TextColumn("training", style="cyan"), TextColumn("{task.percentage:3.0f} %")
         super().__init__(words, BarColumn(bar_width=24), share, total=1.0)
         self.last: dict[str, Any] = {}  # the latest line of the log
+        self.share = 1.0  # of the run that is done
 
     def stepped(self, trainer: Trainer) -> None:
+        self.share = trainer.progress
         if trainer.processes.writes and self.due():
             self.bars.start()
             self.bars.update(self.task, completed=trainer.progress, state=state_words(trainer), refresh=True)
@@ -110,7 +118,7 @@ class Bar(LiveBar):
         self.last = record
         if self.bars.disable:
             typer.echo(json.dumps(record))
-        elif "loss" not in record:  # a validation on the way; what the last one found is told at the end
+        elif "learning_rate" not in record:  # a validation on the way; what the last one found is told at the end
             self.bars.console.print(f"step {record['step']}: {summary(record)}", highlight=False)
 
     def __enter__(self) -> Self:
@@ -119,23 +127,32 @@ class Bar(LiveBar):
 
 def state_words(trainer: Trainer) -> str:
     seen = trainer.glance()
+    if "loss" in seen:
+        what = [f"loss {seen['loss']:.4f}", f"accuracy {100 * seen['accuracy']:.1f} %"]
+    else:
+        what = [f"cost {seen['cost']:.4f}", f"best of the starts {seen['best_cost']:.4f}"]
     left = trainer.seconds * (1 / trainer.progress - 1) if trainer.progress > 0 else 0.0
     return ", ".join(
         [
             f"step {trainer.step}",
-            f"loss {seen['loss']:.4f}",
-            f"accuracy {100 * seen['accuracy']:.1f} %",
+            *what,
             f"{seen['tokens_per_second'] / 1e6:.3g} Mtok/s",
             f"{duration(left)} left",
         ]
     )
 
 
+SUMMARY = {
+    "validation_loss": "validation loss {:.4f}",
+    "greedy_cost": "greedy cost {:.4f}",
+    "greedy_gap": "greedy gap {:.2f} %",
+    "average_greedy_cost": "of the averaged weights {:.4f}",
+    "average_greedy_gap": "of the averaged weights {:.2f} %",
+}
+
+
 def summary(record: dict[str, Any]) -> str:
-    words = [f"validation loss {record['validation_loss']:.4f}", f"greedy gap {record['greedy_gap']:.2f} %"]
-    if "average_greedy_gap" in record:
-        words.append(f"of the averaged weights {record['average_greedy_gap']:.2f} %")
-    return ", ".join(words)
+    return ", ".join(words.format(record[name]) for name, words in SUMMARY.items() if name in record)
 
 
 def duration(seconds: float) -> str:

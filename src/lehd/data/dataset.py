@@ -47,6 +47,10 @@ RECIPES: dict[str, tuple[int, Generator]] = {
 }
 
 
+def problem_of(recipe: str) -> str:
+    return "TSP" if recipe.endswith("_tsp") else "CVRP"
+
+
 def draw_shard(recipe: str, customers: int, shard: int) -> TspArrays | CvrpArrays:
     """The SHARD instances of one shard: the same for ever."""
     first, generator = RECIPES[recipe]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lehd.data.dataset import RECIPES, SHARD, draw_shard
+from lehd.data.dataset import RECIPES, SHARD, draw_shard, problem_of
 from lehd.errors import LehdError
 from lehd.labels.shards import Shard, merge, shard_path
 from lehd.labels.solvers import KINDS, Solver, Task, make_solver
@@ -45,10 +45,6 @@ class Progress:
     @property
     def rate(self) -> float:
         return self.instances / max(self.seconds, 1e-9)
-
-
-def problem_of(recipe: str) -> str:
-    return "TSP" if recipe.endswith("_tsp") else "CVRP"
 
 
 def label(

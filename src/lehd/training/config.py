@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from lehd.data.dataset import RECIPES, problem_of
 from lehd.errors import LehdError
 from lehd.model.lehd import ModelConfig
 from lehd.problems import PROBLEMS
 
+SUPERVISED, REINFORCE = "supervised", "reinforce"
 RANDOM, STEPS = "random", "steps"
 AUTO = "auto"
 
@@ -20,6 +22,7 @@ AUTO = "auto"
 @dataclass(frozen=True)
 class TrainConfig:
     problem: str = "TSP"  # "auto": that of the data
+    method: str = SUPERVISED  # or "reinforce": without labels; `data`, if there are any, are for validation alone
     data: tuple[str, ...] = ()  # label files
     shares: tuple[float, ...] = ()  # how often each file is drawn from; by size if empty
     held_out: int = 512  # the first labels of every file, never trained on
@@ -28,7 +31,12 @@ class TrainConfig:
     epochs: int | None = None  # … or by passes over the data, with states = "steps"
     states: str = RANDOM  # one decision of each of many partial solutions, or "steps": all decisions of some, in order
     tokens: int = 131_072  # through the decoder, per step, with states = "random"
-    batch: int = 1024  # partial solutions that are stepped through together, with states = "steps"
+    batch: int = 1024  # partial solutions that are stepped through together, with states = "steps"; or instances of a
+    # step, with method = "reinforce"
+    recipe: str = "uniform_tsp"  # with method = "reinforce": what instances are drawn from, …
+    customers: int = 20  # … how many nodes they visit, …
+    instances: int = 100_000  # … how many of them are a pass …
+    starts: int = 0  # … and from how many nodes each is solved; 0: from all
     learning_rate: float = 5e-4
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.01
@@ -61,7 +69,11 @@ class TrainConfig:
             raise LehdError("`steps`, `seconds` or `epochs` must be positive")
         if self.shares and len(self.shares) != len(self.data):
             raise LehdError("give one of `shares` for every file of `data`, or none")
-        if self.states == RANDOM and (self.epochs is not None or self.epoch_decay != 1):
+        if self.method not in (SUPERVISED, REINFORCE):
+            raise LehdError(f'method = {self.method!r}: expected "{SUPERVISED}" or "{REINFORCE}"')
+        if self.method == REINFORCE:
+            self._check_reinforce()
+        elif self.states == RANDOM and (self.epochs is not None or self.epoch_decay != 1):
             raise LehdError('`epochs` and `epoch_decay` need states = "steps": random states have no passes')
         if self.states == STEPS and self.shares:
             raise LehdError('`shares` need states = "random": a pass over the data takes every label once')
@@ -69,6 +81,14 @@ class TrainConfig:
             raise LehdError("`tokens`, `batch` and `held_out` must be at least 1")
         if not 0 <= self.average < 1:
             raise LehdError(f"average = {self.average}: expected a decay from 0 (none) to below 1")
+
+    def _check_reinforce(self) -> None:
+        if self.recipe not in RECIPES:
+            raise LehdError(f"recipe = {self.recipe!r}: expected one of {', '.join(RECIPES)}")
+        if problem_of(self.recipe) != self.problem:
+            raise LehdError(f"recipe = {self.recipe!r} draws no {self.problem} instances")
+        if self.customers < 5 or self.instances < 1 or self.starts < 0 or self.starts == 1:
+            raise LehdError("`customers` must be at least 5, `instances` 1, `starts` 2 (or 0: all)")
 
 
 def read_config(path: str | Path, changes: Sequence[str] = ()) -> TrainConfig:

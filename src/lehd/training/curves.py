@@ -25,6 +25,12 @@ PANELS = {
         ("validation_accuracy", "held out", STRONG),
         ("average_validation_accuracy", "held out, averaged weights", WARM),
     ),
+    "cost": (
+        ("cost", "sampled", PALE),
+        ("best_cost", "best of the starts", STRONG),
+        ("greedy_cost", "greedy", WARM),
+        ("average_greedy_cost", "greedy, averaged weights", INK),
+    ),
     "greedy gap in %": (
         ("greedy_gap", "weights", STRONG),
         ("average_greedy_gap", "averaged weights", WARM),
@@ -42,7 +48,12 @@ def plot_curves(folder: Path, path: Path) -> Figure:
         raise LehdError(f"{folder / NAME}: no lines to draw")
     figure = Figure(figsize=(11, 6.5), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, (title, lines) in zip(figure.subplots(2, 2).flat, PANELS.items(), strict=True):
+    known = {name for record in records for name in record}
+    panels = [(title, lines) for title, lines in PANELS.items() if any(name in known for name, *_ in lines)]
+    grid = figure.subplots(-(-len(panels) // 2), 2, squeeze=False).flat
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    for axes, (title, lines) in zip(grid, panels, strict=False):
         curves = [([r for r in records if name in r], name, legend, colour) for name, legend, colour in lines]
         for found, name, legend, colour in filter(lambda curve: curve[0], curves):
             marker = "o" if len(found) < 30 else ""

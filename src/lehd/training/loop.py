@@ -1,4 +1,4 @@
-"""Supervised training from a configuration to weights.
+"""Training from a configuration to weights, on labels or by reinforcement.
 
     python -m lehd.training.loop configs/cvrp100.toml --output runs/cvrp --data FOLDER
 
@@ -24,7 +24,7 @@ from lehd.model.checkpoint import load_model, shipped_weights
 from lehd.model.lehd import LEHD
 from lehd.problems import PROBLEMS, of
 from lehd.training.checkpoint import has_checkpoint, load_checkpoint
-from lehd.training.config import AUTO, TrainConfig, read_config
+from lehd.training.config import AUTO, SUPERVISED, TrainConfig, read_config
 from lehd.training.feed import Data
 from lehd.training.prepare import Labelling, Made, own_labels
 from lehd.training.processes import Processes, join_processes, leave_processes
@@ -45,6 +45,7 @@ def train(
     resume: bool = False,
     watch: Watch | None = None,
     on_label: Callable[[Made], None] | None = None,
+    pause: float = float("inf"),
 ) -> LEHD:
     """Run a configuration; the label files it names are looked up in the folder `data`.
 
@@ -53,6 +54,7 @@ def train(
     told of each. The weights `init` may be "shipped", those of the package.
 
     `resume` goes on from the last checkpoint in `folder`, where there is one. Without it such a folder is refused.
+    `pause` is the number of seconds after which to stop with a checkpoint, for `resume` to go on from.
     """
     if has_checkpoint(folder) and not resume:
         raise LehdError(f"{folder}: holds the checkpoint of a run; resume it (--resume) or name another folder")
@@ -60,17 +62,20 @@ def train(
     try:
         where = _device(device, processes)
         checkpoint = load_checkpoint(folder) if has_checkpoint(folder) else None
-        parts, own = processes.first_alone(lambda: _labels(config, folder, data, init, where, on_label))
-        config = _settle(config, parts)
+        labels = None
+        if config.method == SUPERVISED or config.data:
+            parts, own = processes.first_alone(lambda: _labels(config, folder, data, init, where, on_label))
+            config = _settle(config, parts)
+            labels = Data(parts, config.shares, config.held_out, where, own)
         torch.manual_seed(config.seed)
         if init == SHIPPED:
             init = shipped_weights(config.problem)
         model = LEHD(config.model) if init is None else _load_for(config.problem, init)
         config = replace(config, model=model.config)
-        trainer = Trainer(config, model, Data(parts, config.shares, config.held_out, where, own), where, processes)
+        trainer = Trainer(config, model, labels, where, processes)
         if checkpoint is not None:
             trainer.resume(checkpoint)
-        trained = trainer.run(folder, watch or PrintLines())
+        trained = trainer.run(folder, watch or PrintLines(), pause)
         if processes.writes:
             _draw_curves(folder)
         return trained
@@ -146,13 +151,23 @@ def main() -> None:
     )
     parser.add_argument("--init", type=Path, help="weights to start from; shipped: the package's own")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the output folder")
+    parser.add_argument("--pause", type=float, default=float("inf"), help="stop after so many seconds, to be resumed")
     parser.add_argument("--device")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings that replace the file's")
     options = parser.parse_args()
     try:
         config = read_config(options.config, options.set)
         print(json.dumps(asdict(config)), flush=True)
-        train(config, options.output, options.data, options.init, options.device, options.resume, on_label=_print_label)
+        train(
+            config,
+            options.output,
+            options.data,
+            options.init,
+            options.device,
+            options.resume,
+            on_label=_print_label,
+            pause=options.pause,
+        )
     except LehdError as error:
         sys.exit(f"lehd: {error}")
 

@@ -28,15 +28,18 @@ from lehd.training.checkpoint import (
     restore_optimizer,
     save_checkpoint,
 )
-from lehd.training.config import TrainConfig
-from lehd.training.feed import Data, make_feed
+from lehd.training.config import REINFORCE, TrainConfig
+from lehd.training.feed import Data, Feed, make_feed
 from lehd.training.log import Log
+from lehd.training.partial import Batch
 from lehd.training.processes import Processes
-from lehd.training.supervised import cross_entropy
-from lehd.training.validation import measure
+from lehd.training.reinforce import Reinforce
+from lehd.training.supervised import Work, cross_entropy
+from lehd.training.validation import greedy_cost, greedy_gap, measure
 
 WEIGHTS, AVERAGE = "weights.safetensors", "average.safetensors"
 DECISIONS = {"cpu": 8192, "cuda": 65_536}  # that a validation looks at
+CONSTRUCTIONS = {"cpu": 256, "cuda": 4096}  # the same without labels
 COUNTERS = ("step", "seconds", "decisions", "tokens")
 
 
@@ -62,7 +65,12 @@ class PrintLines:
 
 class Trainer:
     def __init__(
-        self, config: TrainConfig, model: LEHD, data: Data, device: torch.device, processes: Processes | None = None
+        self,
+        config: TrainConfig,
+        model: LEHD,
+        data: Data | None,
+        device: torch.device,
+        processes: Processes | None = None,
     ):
         self.config, self.data, self.device = config, data, device
         self.processes = processes or Processes()
@@ -75,7 +83,7 @@ class Trainer:
                 layer.compile(dynamic=True)
         self.rng = random.Random(config.seed)
         self.generator = torch.Generator(device).manual_seed(config.seed)
-        self.feed = make_feed(config, self.problem, data, self.rng, self.generator)
+        self.feed = self._make_feed()
         self.optimizer = torch.optim.AdamW(
             model.parameters(),
             lr=torch.tensor(0.0, device=device),
@@ -87,7 +95,14 @@ class Trainer:
         self.seconds = 0.0  # spent on this run, also before it was resumed
         self.begun = time.perf_counter()
         self.decisions = self.tokens = 0
-        self.sums = torch.zeros(4, device=device)  # loss, right choices, decisions, skipped steps since the last line
+        # Since the last line: two measures (loss and right choices), what they are divided by, skipped steps.
+        self.sums = torch.zeros(4, device=device)
+
+    def _make_feed(self) -> Feed | Reinforce:
+        if self.config.method == REINFORCE:
+            return Reinforce(self.config, self.problem, self.device, self.generator, self.processes)
+        assert self.data is not None
+        return make_feed(self.config, self.problem, self.data, self.rng, self.generator)
 
     @property
     def progress(self) -> float:
@@ -108,27 +123,31 @@ class Trainer:
 
     def train_step(self) -> None:
         rate = self.learning_rate()
-        whole = self.feed.next()
-        batch, count = self.processes.share(whole), len(whole.action)
-        with arithmetic(self.device):
-            loss, right = cross_entropy(self.model, self.problem, batch)
-        total = loss.sum()
-        (total / count).backward()  # type: ignore[no-untyped-call]
+        work = self.feed.backward(self.model) if isinstance(self.feed, Reinforce) else self._imitate(self.feed.next())
         finite = self._exchange_and_clip()
         for group in self.optimizer.param_groups:
             group["lr"].fill_(rate)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         with torch.no_grad():
-            part = torch.stack([total, right.sum(), torch.full_like(total, len(batch.action))])
-            self.sums[:3] += torch.where(finite, part, torch.zeros_like(part))
+            self.sums[:3] += torch.where(finite, work.sums, torch.zeros_like(work.sums))
             if self.processes.writes:
                 self.sums[3] += ~finite
             self._update_average()
         self.step += 1
-        self.decisions += count
-        self.tokens += count * (whole.state.available.shape[1] + 2)
+        self.decisions += work.decisions
+        self.tokens += work.tokens
         self.seconds = self.processes.agree(time.perf_counter() - self.begun)
+
+    def _imitate(self, whole: Batch) -> Work:
+        """Add the gradient of the mean loss of a batch of labelled decisions to the parameters."""
+        batch, count = self.processes.share(whole), len(whole.action)
+        with arithmetic(self.device):
+            loss, right = cross_entropy(self.model, self.problem, batch)
+        total = loss.sum()
+        (total / count).backward()  # type: ignore[no-untyped-call]
+        sums = torch.stack([total.detach(), right.sum(), torch.full_like(total, len(batch.action))])
+        return Work(sums.detach(), count, count * (whole.state.available.shape[1] + 2))
 
     def _exchange_and_clip(self) -> Tensor:
         """Clip gradients; if any is not finite the optimizer skips the step. Whether all were. Nothing waits here."""
@@ -151,14 +170,23 @@ class Trainer:
     # ---- looking at it
 
     def validate(self) -> dict[str, float]:
-        """What `measure` finds of the weights, and of their running average where one is kept."""
-        decisions = DECISIONS[self.device.type]
+        """What there is to find of the weights, and of their running average where one is kept."""
         self.model.eval()
-        found = measure(self.model, self.problem, self.data.validation, decisions)
+        found = self._look_at(self.model)
         if self.average is not None:
-            average = measure(self.average, self.problem, self.data.validation, decisions)
-            found |= {f"average_{name}": value for name, value in average.items()}
+            found |= {f"average_{name}": value for name, value in self._look_at(self.average).items()}
         self.model.train()
+        return found
+
+    def _look_at(self, model: LEHD) -> dict[str, float]:
+        groups = [] if self.data is None else self.data.validation
+        if not isinstance(self.feed, Reinforce):
+            return measure(model, self.problem, groups, DECISIONS[self.device.type])
+        found = {"greedy_cost": greedy_cost(model, self.problem, self.feed.held_out(CONSTRUCTIONS[self.device.type]))}
+        if groups:
+            labels = sum(map(len, groups))
+            gaps = [greedy_gap(model, self.problem, group) * len(group) / labels for group in groups]
+            found["greedy_gap"] = sum(gaps)
         return found
 
     def line(self) -> dict[str, float]:
@@ -170,12 +198,12 @@ class Trainer:
 
     def glance(self) -> dict[str, float]:
         """The next line so far, as this process knows it. Waits for the GPU."""
-        loss, right, count, skipped = self.sums.tolist()
+        *sums, count, skipped = self.sums.tolist()
+        names = self.feed.names if isinstance(self.feed, Reinforce) else ("loss", "accuracy")
         return {
             "step": self.step,
             "seconds": round(self.seconds, 1),
-            "loss": loss / max(1.0, count),
-            "accuracy": right / max(1.0, count),
+            **{name: value / max(1.0, count) for name, value in zip(names, sums, strict=True)},
             "learning_rate": self.learning_rate(),
             "skipped": skipped,
             "decisions": self.decisions,
@@ -225,8 +253,8 @@ class Trainer:
         if self.processes.writes:
             self.sums.copy_(tensors["sums"])
 
-    def run(self, folder: Path, watch: Watch) -> LEHD:
-        """Train to the end; `folder` gets the log, the weights and checkpoints."""
+    def run(self, folder: Path, watch: Watch, pause: float = float("inf")) -> LEHD:
+        """Train to the end, or to a checkpoint after `pause` seconds; `folder` gets log, weights and checkpoints."""
         if self.progress >= 1:  # a finished run, resumed
             return self.model.eval()
         config = self.config
@@ -239,9 +267,9 @@ class Trainer:
                 watch.logged(line)
 
         self.begun = time.perf_counter() - self.seconds
-        logged = validated = saved = self.seconds
+        logged = validated = saved = begun = self.seconds
         with self._writing(folder):
-            while self.progress < 1:
+            while self.progress < 1 and not (self.seconds - begun >= pause and self.feed.between):
                 self.train_step()
                 watch.stepped(self)
                 if self.seconds - logged >= config.log_every and self.progress < 1:
@@ -253,7 +281,8 @@ class Trainer:
                 if self.seconds - saved >= config.checkpoint_every and self.feed.between:
                     saved = self.seconds
                     self.save(folder)
-            self._validate_and_save(folder, record, self.line())
+            if self.progress >= 1:
+                self._validate_and_save(folder, record, self.line())
             self.save(folder)
             if log is not None:
                 log.close()

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from lehd.data.dataset import Labelled
 from lehd.decoding.construct import construct
@@ -14,6 +15,7 @@ from lehd.model.precision import arithmetic
 from lehd.problems.base import Problem
 from lehd.training.partial import sample_batch
 from lehd.training.supervised import cross_entropy
+from lehd.types import Instances
 
 TOKENS = 65_536  # per batch
 TOKENS_PER_DECISION = 64  # at most, where there are few
@@ -60,7 +62,16 @@ def _on_decisions(model: LEHD, problem: Problem, labelled: Labelled, decisions: 
 def greedy_gap(model: LEHD, problem: Problem, labelled: Labelled) -> float:
     """How much longer greedy solutions are than the labels: the mean ratio, in per cent."""
     instances = labelled.instances
+    cost = _greedy_costs(model, problem, instances)
+    return float((cost / problem.cost(instances, labelled.solution).double()).mean() - 1) * 100
+
+
+def greedy_cost(model: LEHD, problem: Problem, instances: Instances) -> float:
+    """The mean cost of greedy solutions."""
+    return float(_greedy_costs(model, problem, instances).mean())
+
+
+def _greedy_costs(model: LEHD, problem: Problem, instances: Instances) -> Tensor:
     state = problem.initial_state(instances)
     solution = problem.complete(state, construct(model, problem, instances, state))
-    cost, label = (problem.cost(instances, each).double() for each in (solution, labelled.solution))
-    return float((cost / label).mean() - 1) * 100
+    return problem.cost(instances, solution).double()

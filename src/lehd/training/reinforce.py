@@ -1,0 +1,141 @@
+"""Reinforcement learning without labels: REINFORCE with the POMO strategy.
+
+Every instance is solved from many starts by sampling, and the mean cost of its samples is the baseline of each. A
+solution shorter than that is imitated, a longer one unlearnt, in proportion to the difference: the gradient is that of
+supervised training on the sampled solutions, weighted by the advantage. It is added up decision by decision, so that
+memory does not grow with their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lehd.data.dataset import RECIPES
+from lehd.data.generate import TspArrays
+from lehd.decoding.construct import construct
+from lehd.decoding.select import Sample
+from lehd.model.lehd import LEHD
+from lehd.model.precision import arithmetic
+from lehd.problems.base import Problem
+from lehd.training.config import TrainConfig
+from lehd.training.partial import Batch
+from lehd.training.processes import Processes
+from lehd.training.supervised import Work, cross_entropy
+from lehd.types import Instances, Rollout, State
+
+HELD_OUT = 1_000_000_007  # stands for a batch number: instances that are never trained on
+
+
+class Reinforce:
+    """Draws instances, samples solutions and adds up their gradients; also a feed that counts its batches."""
+
+    names = ("cost", "best_cost")  # mean over all samples, and over the best of each instance
+    between = True
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        problem: Problem,
+        device: torch.device,
+        generator: torch.Generator,
+        processes: Processes | None = None,
+    ):
+        self.config, self.problem, self.device, self.generator = config, problem, device, generator
+        self.processes = processes or Processes()
+        self.starts = min(config.starts or config.customers, config.customers)
+        self.batches = 0
+
+    @property
+    def passes(self) -> float:
+        return self.batches * self.config.batch / self.config.instances
+
+    def draw(self, number: int, count: int) -> Instances:
+        """The instances of a batch, from seed and number alone."""
+        _, generate = RECIPES[self.config.recipe]
+        drawn = generate(np.random.default_rng([self.config.seed, number]), count, self.config.customers)
+        coords = torch.as_tensor(drawn.coords)
+        if isinstance(drawn, TspArrays):
+            return Instances(coords)
+        return Instances(coords, demands=torch.as_tensor(drawn.demands), capacity=torch.as_tensor(drawn.capacity))
+
+    def held_out(self, count: int) -> Instances:
+        instances: Instances = self.draw(HELD_OUT, count).to(self.device)
+        return instances
+
+    def backward(self, model: LEHD) -> Work:
+        """Add the gradient of one batch to the parameters, a few instances at a time: as many as `tokens` allow."""
+        whole = self.draw(self.batches, self.config.batch)
+        mine: Instances = whole.rows(slice(self.processes.rank, None, self.processes.count)).to(self.device)
+        self.batches += 1
+        at_once = max(1, self.config.tokens // (self.starts * (self.config.customers + 2)))
+        work = Work(torch.zeros(3, device=self.device), 0, 0)
+        for first in range(0, len(mine), at_once):
+            part = mine.rows(slice(first, first + at_once))
+            starts = pick_starts(self.problem, part, self.starts, self.generator)
+            done = reinforce(model, self.problem, part, starts, len(whole) * self.starts, self.generator)
+            work = Work(work.sums + done.sums, work.decisions + done.decisions, work.tokens + done.tokens)
+        others = self.processes.count
+        return Work(work.sums, work.decisions * others, work.tokens * others)
+
+
+def pick_starts(problem: Problem, instances: Instances, count: int, generator: torch.Generator) -> Tensor:
+    """(B, P): so many different nodes of each instance to start from."""
+    nodes = instances.num_nodes - problem.first_node
+    keys = torch.rand(len(instances), nodes, generator=generator, device=instances.device)
+    return keys.argsort(1)[:, :count] + problem.first_node
+
+
+def starting_states(problem: Problem, instances: Instances, starts: Tensor) -> State:
+    """A row for each start (B, P): a tour begins there, a vehicle goes there first."""
+    rows = torch.arange(len(instances), device=instances.device).repeat_interleave(starts.shape[1])
+    nodes = starts.flatten()
+    begin = replace(problem.initial_state(instances.rows(rows), nodes), instance=rows)
+    if problem.first_node == 0:
+        return begin
+    return problem.advance(instances, begin, nodes - problem.first_node, torch.ones_like(nodes, dtype=torch.bool))
+
+
+def sampled_costs(problem: Problem, instances: Instances, begin: State, rollout: Rollout) -> Tensor:
+    """Costs (B, P) of the whole solutions."""
+    shape = (len(instances), -1)
+    start, nodes, via = begin.start, rollout.nodes, rollout.via_depot
+    if problem.first_node:  # the way from the depot to the first customer counts too
+        nodes, via = torch.cat([start[:, None], nodes], 1), torch.cat([torch.ones_like(via[:, :1]), via], 1)
+        start = begin.destination
+    nodes, via = nodes.view(*shape, nodes.shape[1]), via.view(*shape, via.shape[1])
+    return problem.path_cost(instances, start.view(shape), nodes, via, begin.destination.view(shape)).double()
+
+
+def replay(problem: Problem, instances: Instances, begin: State, rollout: Rollout) -> Iterator[Batch]:
+    """The decisions of sampled solutions, one after the other, as if they were labels: each next node in slot 0."""
+    nodes, via = rollout.nodes, rollout.via_depot
+    state = replace(begin, available=nodes)
+    for step in range(nodes.shape[1]):
+        if nodes.shape[1] - step > 1 or problem.actions_per_node > 1:  # otherwise there is nothing to decide
+            yield Batch(instances, state, via[:, step].long())
+        left = problem.spend(instances, state, nodes[:, step], via[:, step])
+        state = replace(state, start=nodes[:, step], available=nodes[:, step + 1 :], resources=left)
+
+
+def reinforce(
+    model: LEHD, problem: Problem, instances: Instances, starts: Tensor, samples: int, generator: torch.Generator
+) -> Work:
+    """Sample from every start and add the gradient of the expected cost, as a mean over `samples` in all."""
+    begin = starting_states(problem, instances, starts)
+    rollout = construct(model, problem, instances, begin, Sample(1, generator))
+    cost = sampled_costs(problem, instances, begin, rollout)
+    weight = ((cost.mean(1, keepdim=True) - cost) / samples).float().flatten()  # how much shorter than its baseline
+    decisions = tokens = 0
+    for batch in replay(problem, instances, begin, rollout):
+        with arithmetic(instances.device):
+            loss, _ = cross_entropy(model, problem, batch)
+        (loss * weight).sum().backward()  # type: ignore[no-untyped-call]
+        decisions += len(weight)
+        tokens += len(weight) * (batch.state.available.shape[1] + 2)
+    sums = torch.stack([cost.sum(), cost.amin(1).sum() * cost.shape[1], cost.new_tensor(cost.numel())])
+    return Work(sums.float(), decisions, tokens)

@@ -11,6 +11,7 @@ from lehd.bench.sets import Options, SetRun
 from lehd.bench.store import Store
 from lehd.bench.uniform import find_sets, load_set, run_uniform
 from lehd.bench.watch import Watch
+from lehd.decoding.stop import Stop
 from lehd.errors import LehdError
 
 
@@ -69,9 +70,41 @@ def test_a_stopped_run_goes_on_and_ends_the_same(small, tmp_path, monkeypatch):
     assert costs(records) == whole
     assert listener.words[0].endswith("iteration 4 of 6")  # not from the beginning
     assert [each.label for each in listener.summaries] == ["greedy", "RRC 2", "RRC 6"]
-    assert not list(tmp_path.glob("*.part.npz"))
+    longer = Listener()
+    more = run_uniform([small], Options((2, 6, 8), device="cpu"), Store(path), longer)
+    assert costs(more) == costs(run_uniform([small], Options((2, 6, 8), device="cpu"), Store(), Watch()))
+    assert longer.words[0].endswith("iteration 6 of 8")
+    path.unlink()  # without the results, the states they came from are of no use
+    anew = Listener()
+    assert costs(run_uniform([small], options, Store(path), anew)) == whole
+    assert anew.words[0].endswith("iteration 0 of 6")
     monkeypatch.setattr(SetRun, "_run_rows", lambda *_: pytest.fail("all is there"))
     run_uniform([small], options, Store(path), Watch())
+
+
+def test_a_run_that_is_out_of_time_leaves_the_rest(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("lehd.bench.curve.SEGMENT", 2)
+    monkeypatch.setattr("lehd.bench.resume.SEGMENT", 2)
+    path = tmp_path / "r.jsonl"
+    records = run_uniform(
+        [small], Options((2, 4), device="cpu", batch=2, stop=Stop(deadline=0.0)), Store(path), Watch()
+    )
+    assert records == []
+
+    class Soon(Stop):
+        asked = 0
+
+        def out_of_time(self):
+            Soon.asked += 1
+            return Soon.asked > 2  # before the first batch, after its construction, after its first two iterations
+
+    stopped = run_uniform([small], Options((2, 4), device="cpu", batch=2, stop=Soon()), Store(path), Watch())
+    assert [(record.instance, record.budget) for record in stopped] == [
+        ("0", "greedy"),
+        ("1", "greedy"),
+        ("0", "RRC 2"),
+        ("1", "RRC 2"),
+    ]
 
 
 def test_out_of_memory_halves_the_batch(small, monkeypatch):

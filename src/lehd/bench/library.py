@@ -26,6 +26,7 @@ from lehd.bench.sets import Options, SetRun, TestSet
 from lehd.bench.store import LEHD, Record, Store, in_seconds
 from lehd.bench.text import markdown, percent
 from lehd.bench.watch import Watch
+from lehd.decoding.stop import Stop, max_runtime
 from lehd.device import find_device
 from lehd.errors import LehdError
 from lehd.io import read
@@ -90,6 +91,8 @@ def run_library(
     """Greedy and RRC on every file, or the search under a time limit; all records."""
     records: list[Record] = []
     for case in cases:
+        if options.stop.out_of_time():
+            break
         instance = read(case.path)
         if time_limit is None:
             records += SetRun(_as_set(case, instance), options, store, watch).run()
@@ -190,9 +193,11 @@ def main() -> None:
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device")
+    parser.add_argument("--stop-after", type=float, metavar="S", help="leave the rest for another time after S seconds")
     parser.add_argument("--output", type=Path, help="a .jsonl file for a line per instance; goes on where it stopped")
     parser.add_argument("--solutions", type=Path, help=f"a folder for the solutions of {' and '.join(SHOWN)}")
     given = parser.parse_args()
+    stop = Stop() if given.stop_after is None else max_runtime(given.stop_after)
     options = Options(
         budgets=tuple(given.rrc),
         weights=given.weights,
@@ -200,6 +205,7 @@ def main() -> None:
         seed=given.seed,
         solutions=given.solutions,
         show=SHOWN,
+        stop=stop,
     )
     try:
         cases = find_cases(given.library, given.folder, given.most_nodes, given.paper, given.names)

@@ -1,7 +1,11 @@
-"""Where the batch that is being worked on stands, in a file beside the results, so that a stopped run goes on there."""
+"""How far each batch has come, in a folder beside the results: a stopped run goes on there.
+
+So does one that is asked for more iterations later. When no more is wanted, the folder may be deleted.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from pathlib import Path
@@ -18,8 +22,9 @@ class Progress:
     """The solutions at the end of the last segment of a run that is told apart by `facts`."""
 
     def __init__(self, results: Path | None, facts: tuple[object, ...]):
-        self.path = None if results is None else results.with_suffix(".part.npz")
         self.facts = json.dumps(facts)
+        name = hashlib.sha256(self.facts.encode()).hexdigest()[:16]
+        self.path = None if results is None else results.with_suffix(".parts") / f"{name}.npz"
 
     def save(self, point: Point) -> None:
         if self.path is not None and point.iteration % SEGMENT == 0:
@@ -45,7 +50,3 @@ class Progress:
             return None  # no loss but time: the batch begins anew
         solution = Solution(torch.from_numpy(nodes), torch.from_numpy(via_depot)).to(device)
         return Point(int(iteration), seconds, solution)
-
-    def forget(self) -> None:
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)

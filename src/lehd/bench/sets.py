@@ -6,7 +6,7 @@ A test set of generated instances is one such set, a benchmark file is a set of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -18,6 +18,7 @@ from lehd.bench.resume import Progress
 from lehd.bench.store import LEHD, Record, Store, rrc
 from lehd.bench.summary import summarise
 from lehd.bench.watch import Watch
+from lehd.decoding.stop import Stop
 from lehd.device import find_device
 from lehd.errors import LehdError
 from lehd.io.write import write_result
@@ -55,6 +56,7 @@ class Options:
     batch: int | None = None  # instances at once; by default what should fit
     solutions: Path | None = None  # a folder for the solutions of the instances …
     show: tuple[str, ...] = ()  # … of these names
+    stop: Stop = field(default_factory=Stop)  # when to leave the rest for another time
 
 
 class SetRun:
@@ -94,9 +96,9 @@ class SetRun:
         """Measure what the store does not have, return all. Out of memory, half as many instances go on at once."""
         self._tell_complete()
         rows = range(len(self.set.instances))
-        todo = [row for row in rows if any(self.record(row, each) not in self.store for each in self.budgets)]
+        todo = [row for row in rows if self._missing([row])]
         batch = self.options.batch or max(1, TOKENS_AT_ONCE[self.device.type] // self.set.instances.num_nodes)
-        while todo:
+        while todo and not self.options.stop.out_of_time():
             try:
                 self._run_rows(todo[:batch])
             except torch.OutOfMemoryError:
@@ -108,6 +110,10 @@ class SetRun:
                 continue
             todo = todo[batch:]
         return self.records()
+
+    def _missing(self, rows: list[int]) -> list[int]:
+        """The budgets at which some row has not been measured."""
+        return [each for each in self.budgets if any(self.record(row, each) not in self.store for row in rows)]
 
     def records(self) -> list[Record]:
         """What the store has of this run."""
@@ -121,6 +127,8 @@ class SetRun:
         facts = (self.set.bench, self.set.name, self.weights, self.options.seed, self.words, names)
         progress = Progress(self.store.path, facts)
         begin = progress.load(self.device)
+        if begin is not None and self._missing(rows)[0] <= begin.iteration:
+            begin = None  # the results are gone that were there when it came so far
         last = self.budgets[-1]
         what = names[0] if len(rows) == 1 else f"{self.set.name}: {len(rows)} instances"
 
@@ -132,9 +140,9 @@ class SetRun:
         for point in run_curve(model, self.problem, instances, self.budgets, seed, begin=begin, tick=tick):
             if point.iteration in self.budgets:
                 self._note(rows, instances, point)
-            if point.iteration < last:
-                progress.save(point)
-        progress.forget()
+            progress.save(point)
+            if self.options.stop.out_of_time():
+                return
 
     def _note(self, rows: list[int], instances: Instances, point: Point) -> None:
         self.problem.check(instances, point.solution)

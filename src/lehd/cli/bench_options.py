@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lehd.errors import LehdError
+
+if TYPE_CHECKING:
+    from lehd.decoding.stop import Stop
 
 DataFolder = Annotated[
     Path, typer.Option("--data", metavar="FOLDER", envvar="LEHD_DATA", help="Holds uniform, tsplib and cvrplib.")
@@ -28,9 +31,19 @@ Names = Annotated[str, typer.Option(metavar="A,B…", show_default="all", help="
 TimeLimit = Annotated[
     float | None, typer.Option(metavar="S", help="Search each file for so many seconds, in place of --rrc.")
 ]
+StopAfter = Annotated[
+    float | None,
+    typer.Option("--stop-after", metavar="S", help="Leave the rest for another time after so many seconds."),
+]
 Pictures = Annotated[
     Path | None, typer.Option(metavar="FOLDER", help="For pictures, and the solutions of the paper's two figures.")
 ]
+
+
+def stop_after(seconds: float | None) -> Stop:
+    from lehd.decoding.stop import Stop, max_runtime
+
+    return Stop() if seconds is None else max_runtime(seconds)
 
 
 def numbers(text: str, what: str) -> list[float]:

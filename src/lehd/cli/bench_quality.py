@@ -17,10 +17,12 @@ from lehd.cli.bench_options import (
     Output,
     Pictures,
     Seed,
+    StopAfter,
     TimeLimit,
     Weights,
     folder_of,
     numbers,
+    stop_after,
     whole,
     words,
 )
@@ -42,6 +44,7 @@ def uniform(
     seed: Seed = 0,
     device: Device = None,
     output: Output = None,
+    stop: StopAfter = None,
 ) -> None:
     """Uniform test sets (the paper's Table 1): greedy and RRC, every budget a point of one run.
 
@@ -62,7 +65,8 @@ def uniform(
         from lehd.bench.uniform import find_sets, run_uniform
         from lehd.cli.live import LiveTable
 
-        options = Options(tuple(whole(rrc, "--rrc")), weights, limit, device, seed, batch)
+        budgets = tuple(whole(rrc, "--rrc"))
+        options = Options(budgets, weights, limit, device, seed, batch, stop=stop_after(stop))
         paths = find_sets(folder_of(data, "uniform"), words(sets) or None)
         with LiveTable("gap, %", lambda record: record.set, lambda record: record.budget) as live:
             records = run_uniform(paths, options, Store(output), live)
@@ -84,6 +88,7 @@ def tsplib(
     device: Device = None,
     output: Output = None,
     pictures: Pictures = None,
+    stop: StopAfter = None,
 ) -> None:
     """TSPLIB (Table 2): every file and size bin, by the files' own rule and as in the paper.
 
@@ -94,7 +99,7 @@ def tsplib(
       lehd bench tsplib --data data --names pr2392 --rrc 100 --pictures runs/pictures
     """
     with reporting():
-        options = _library_options(rrc, weights, seed, device, pictures)
+        options = _library_options(rrc, weights, seed, device, pictures, stop)
         _library("tsplib", data, options, time_limit, most_nodes, paper, names, output, pictures)
 
 
@@ -110,6 +115,7 @@ def cvrplib(
     device: Device = None,
     output: Output = None,
     pictures: Pictures = None,
+    stop: StopAfter = None,
 ) -> None:
     """CVRPLIB (Table 2): every file and set, against the best known and against the paper's references.
 
@@ -120,17 +126,19 @@ def cvrplib(
       lehd bench cvrplib --data data --most-nodes 200 --time-limit 10
     """
     with reporting():
-        options = _library_options(rrc, weights, seed, device, pictures)
+        options = _library_options(rrc, weights, seed, device, pictures, stop)
         _library("cvrplib", data, options, time_limit, most_nodes, paper, names, output, pictures)
 
 
-def _library_options(rrc: str, weights: Path | None, seed: int, device: str | None, pictures: Path | None) -> Options:
+def _library_options(
+    rrc: str, weights: Path | None, seed: int, device: str | None, pictures: Path | None, stop: float | None
+) -> Options:
     from lehd.bench.library import SHOWN
     from lehd.bench.sets import Options
 
     kept = None if pictures is None else pictures / "solutions"
     budgets = tuple(whole(rrc, "--rrc"))
-    return Options(budgets, weights, device=device, seed=seed, solutions=kept, show=SHOWN)
+    return Options(budgets, weights, device=device, seed=seed, solutions=kept, show=SHOWN, stop=stop_after(stop))
 
 
 def _library(

@@ -118,6 +118,7 @@ def test_all_solvers_meet_the_same_instances(data, rivals_at_hand, tmp_path):
     assert len(found) == 4 * 5  # four that ran, on three, one and one instances
     assert found["naive", "TSPLIB", "square"].cost == 40
     assert found["naive", "CVRPLIB A", "cross"].gap == pytest.approx(25)
+    assert all(0 <= record.cpu_seconds < 2 for record in records if record.cost is not None)
     assert found["lehd", "small", "0"].cost <= found["naive", "small", "0"].cost
     assert "no luck" in found["unlucky", "small", "2"].error
     assert "visit every node" in found["cheat", "small", "0"].error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import torch
@@ -16,6 +17,12 @@ def device_words(device: torch.device) -> str:
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
     return f"cpu, {threads} {'thread' if threads == 1 else 'threads'}"
+
+
+def cpu_time() -> float:
+    """Seconds this process, and those it has waited for, have spent on CPU cores."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 def synchronize(device: torch.device) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import torch
 
 from lehd import __version__, problems
 from lehd.bench.items import Item, find_items
-from lehd.bench.machine import device_words
+from lehd.bench.machine import cpu_time, device_words
 from lehd.bench.peers_table import BENCH, peers_table
 from lehd.bench.rivals import RIVALS, Routes, Work
 from lehd.bench.store import LEHD, Record, Store, in_seconds
@@ -144,8 +145,10 @@ class Race:
                 return
             for item, record in todo:
                 self.watch.working(f"{name}, {item.name}, {seconds:g} s")
+                before = cpu_time()
                 result = solve(item.instance, time_limit=seconds, **settings)
-                yield replace(record, cost=result.cost, seconds=result.seconds, iterations=result.iterations)
+                spent = replace(record, seconds=result.seconds, cpu_seconds=cpu_time() - before)
+                yield replace(spent, cost=result.cost, iterations=result.iterations)
 
     def _lehd_together(
         self, todo: list[tuple[Item, Record]], seconds: float, settings: dict[str, Any]
@@ -156,12 +159,14 @@ class Race:
         self.watch.working(f"lehd, {todo[0][0].set}, {len(todo)} instances at once")
         limit = seconds * -(-len(todo) // self.options.cores)
         whole = _together([item.instance for item, _ in todo])
+        before = cpu_time()
         results: Any = solve(whole, time_limit=limit, **settings)
         results = [results] if isinstance(results, Result) else results
-        share = max(result.seconds for result in results) / len(todo)
+        seconds, cpu = max(result.seconds for result in results), cpu_time() - before
+        share, cpu_share = seconds / len(todo), cpu / len(todo)
         for result, (_, record) in zip(results, todo, strict=True):
-            iterations = result.iterations
-            yield replace(record, cost=result.cost, seconds=share, iterations=iterations, batch=len(todo))
+            spent = replace(record, seconds=share, cpu_seconds=cpu_share, batch=len(todo))
+            yield replace(spent, cost=result.cost, iterations=result.iterations)
 
     # ---- the others
 
@@ -175,12 +180,13 @@ class Race:
             if isinstance(result, Failure):
                 yield replace(record, error=result.reason, seconds=seconds)
                 continue
-            routes, spent = result
+            routes, spent, cpu = result
             problem = problems.of(item.instance)
             solution = problem.solution(item.instance, routes[0] if record.problem == "TSP" else routes)
             cost = problem.cost(item.instance, solution)[0].item()
             self.watch.working(f"{name}, {item.name}, {seconds:g} s")
-            yield replace(record, cost=cost, seconds=spent / processes, batch=min(processes, len(todo)))
+            batch = min(processes, len(todo))
+            yield replace(record, cost=cost, seconds=spent / batch, cpu_seconds=cpu, batch=batch)
 
     def _work(self, name: str, item: Item, seconds: float) -> Work:
         instance = item.instance
@@ -188,13 +194,13 @@ class Race:
         nodes = torch.arange(count)
         distances = instance.distance(nodes.repeat_interleave(count)[None], nodes.repeat(count)[None])
         sites = instance.coords if instance.sites is None else instance.sites
-        cvrp = instance.demands is not None and instance.capacity is not None
+        demands, capacity = instance.demands, instance.capacity
         return Work(
             coords=sites[0].double().numpy(),
             distances=distances.view(count, count).double().numpy(),
             rounded=not distances.is_floating_point(),
-            demands=instance.demands[0].numpy().astype(np.int64) if cvrp and instance.demands is not None else None,
-            capacity=int(instance.capacity[0]) if cvrp and instance.capacity is not None else None,
+            demands=None if demands is None else demands[0].numpy().astype(np.int64),
+            capacity=None if capacity is None else int(capacity[0]),
             seconds=seconds,
             seed=self.options.seed,
             binary=self.options.binaries.get(name),
@@ -207,12 +213,16 @@ class Runner:
 
     name: str
 
-    def __call__(self, work: Work) -> tuple[Routes, float]:
-        begun = time.perf_counter()
-        routes = RIVALS[self.name].solve(work)
-        spent = time.perf_counter() - begun
+    def __call__(self, work: Work) -> tuple[Routes, float, float]:
+        """Routes, seconds by the clock and seconds on CPU cores."""
+        rival = RIVALS[self.name]
+        if rival.package is not None:
+            import_module(rival.package)  # not part of the time
+        begun, before = time.perf_counter(), cpu_time()
+        routes = rival.solve(work)
+        spent, cpu = time.perf_counter() - begun, cpu_time() - before
         check_routes(Task(work.coords, work.demands, work.capacity), routes)  # type: ignore[arg-type]
-        return routes, spent
+        return routes, spent, cpu
 
 
 def _together(instances: list[Instances]) -> Instances:

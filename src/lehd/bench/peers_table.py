@@ -41,4 +41,5 @@ def _cell(summary: Summary, best: float) -> str:
     words = percent(summary.gap)
     words = f"**{words}**" if summary.gap <= best else words
     failed = f", {summary.failed} failed" if summary.failed else ""
-    return f"{words} ({duration(summary.seconds / (summary.instances + summary.failed))}{failed})"
+    cpu = "" if summary.cpu_seconds is None else f", {duration(summary.cpu_seconds / summary.instances)} CPU"
+    return f"{words} ({duration(summary.seconds / (summary.instances + summary.failed))}{cpu}{failed})"

@@ -47,6 +47,7 @@ class Record:
     cost: float | None = None  # None: the solver failed, see `error`
     reference: float | None = None  # None: not known
     seconds: float = 0.0  # wall-clock time; where several instances are solved at once, their time divided by them
+    cpu_seconds: float | None = None  # of all its cores, where looked at: on a busy machine less than the clock says
     weights: str = ""  # hash of the weights; other solvers have none
     batch: int = 1  # instances solved at once
     iterations: int | None = None

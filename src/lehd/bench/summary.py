@@ -29,6 +29,7 @@ class Summary:
     cost: float | None
     gap: float | None
     seconds: float  # all instances together
+    cpu_seconds: float | None  # the same on CPU cores, where looked at
     weights: str
     device: str
     batch: int
@@ -81,6 +82,7 @@ def _summary(group: list[Record], paper: bool) -> Summary:
         cost=mean(costs) if costs else None,
         gap=mean_gap(solved, paper),
         seconds=sum(record.seconds for record in group),
+        cpu_seconds=sum(cpu) if (cpu := [r.cpu_seconds for r in solved if r.cpu_seconds is not None]) else None,
         weights=first.weights,
         device=first.device,
         batch=max(record.batch for record in group),

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
 
 import anyio
 from fastapi import FastAPI, Query, Request
@@ -228,6 +229,17 @@ def create_app(config: Config) -> Guard:
         """What the job is about, ready to be drawn."""
         return JSONResponse((await problem_of(id)).picture())
 
+    @app.get("/jobs/{id}/request", responses=errors(None, 404, 422))
+    async def again(id: Id) -> Response:
+        """The body that the job was made from, and as `x-parameters` its query, to be sent again."""
+        packed = await anyio.to_thread.run_sync(store.request, id)
+        if packed is None:
+            raise HTTPException(404, "there is no such job")
+        order = Order.unpack(packed)
+        kept = order.options.model_dump(include={"name", "capacity", "vehicles"}, exclude_none=True)
+        kind = "application/json" if order.is_json else "text/plain"
+        return Response(order.body, media_type=kind, headers={"x-parameters": urlencode(kept)})
+
     @app.get("/jobs/{id}/solution", responses=errors(None, 404, 409, 422))
     async def solution(id: Id, format: Annotated[Format, Query()] = "json") -> Response:
         """The best solution so far as a file: CVRPLIB .sol, TSPLIB .tour, JSON or GeoJSON."""
@@ -291,7 +303,7 @@ def create_app(config: Config) -> Guard:
     async def icon() -> Response:
         return FileResponse(static_folder() / "icon.svg", media_type="image/svg+xml")
 
-    app.mount("/static", StaticFiles(directory=static_folder()), name="static")
+    app.mount("/static", StaticFiles(directory=static_folder(), follow_symlink=True), name="static")
 
     answer_mistakes(app)
     return guard

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 from collections.abc import Callable
@@ -26,7 +27,8 @@ def run(config: Config, say: Callable[[str], None]) -> None:
     port = listening.getsockname()[1]
     host = f"[{config.host}]" if ":" in config.host else config.host
     say(f"lehd serves at http://{host}:{port} (jobs in {config.database}); Ctrl-C ends it")
-    server.run(sockets=[listening])
+    with contextlib.suppress(KeyboardInterrupt):  # how a service is ended
+        server.run(sockets=[listening])
 
 
 def prepare(config: Config) -> tuple[uvicorn.Server, socket.socket]:

@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: solve test soak clean
+.PHONY: solve test soak results clean
 
 solve: $(VENV)/.runtime ## solve the shipped examples on the CPU with the shipped weights
 	$(BIN)/lehd solve examples/harbour.tsp --time-limit 10 --device cpu --output out/harbour.tour --plot out/harbour.png
@@ -17,6 +17,9 @@ test: $(VENV)/.dev ## lint, types and tests
 
 soak: $(VENV)/.dev ## slow campaigns: quality within a time limit, larger fuzzing
 	$(BIN)/pytest -m soak -s
+
+results: $(VENV)/.runtime ## docs/results.md from the result files; LEHD_DATA names the benchmark files, for pictures of tours
+	$(BIN)/lehd bench report results --output docs/results.md --pictures docs/pictures/results --solutions results/solutions
 
 $(VENV)/.runtime: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

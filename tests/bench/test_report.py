@@ -60,12 +60,14 @@ def test_a_report_of_everything(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(each.line() + "\n" for each in [*MEASURED, library, peer]))
     again = record("pr76", bench="tsplib", set="<100", nodes=76, cost=10.5)  # measured twice: the later file counts
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress((again.line() + "\n").encode()))
+    (tmp_path / "notes.md").write_text("The machine was busy.\n")
     results = read_results([tmp_path])
     assert len(results.records) == len(MEASURED) + 2
     text = report(results, {"Tours": "tours.png"})
     assert "| pr76 | 76 | greedy | 10.5 | 10 | 5.000 | - | 2.00 | cpu, 1 thread |" in text
     assert "| HGS | 1 s | cpu, 1 thread | **10.000** (2s) |" in text
     assert "![Tours](tours.png)" in text
+    assert "\n\nThe machine was busy.\n\n## Uniform" in text
     assert "`a.jsonl`, `b.jsonl.gz`" in text
     for table in paper_tables().values():
         if table.name not in ("tsplib", "cvrplib"):

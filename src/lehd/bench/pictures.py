@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from lehd import problems
 from lehd.bench.library import CASES, SHOWN, Case
@@ -89,7 +90,6 @@ def _curves(curves: dict[tuple[str, ...], list[Summary]], title: str) -> Figure:
             label = ", ".join(key[len(panel) :])
             width = 2.4 if compared and key[-1] == LEHD else 1.4
             axes.plot(seconds, gaps, "o-", color=HUES[number % len(HUES)], linewidth=width, markersize=4, label=label)
-        axes.set_xscale("log")
         _finish(axes, " ".join(reversed(panel)), "seconds per instance", "gap, %")
     return figure
 
@@ -106,7 +106,6 @@ def gap_over_size(records: list[Record]) -> Figure | None:
             chosen = [record for record in inside if record.budget == budget]
             sizes, gaps = [record.nodes for record in chosen], [record.gap or 0.0 for record in chosen]
             axes.scatter(sizes, gaps, s=14, color=HUES[number % len(HUES)], alpha=0.75, linewidths=0, label=budget)
-        axes.set_xscale("log")
         _finish(axes, name.upper(), "nodes to visit", "gap, %")
     return figure
 
@@ -155,6 +154,10 @@ def _figure(panels: int, title: str) -> tuple[Figure, list[Axes]]:
 
 
 def _finish(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_title(title, loc="left", fontsize=10, color=INK)
     axes.set_xlabel(x, fontsize=9, color=GREY)
     axes.set_ylabel(y, fontsize=9, color=GREY)

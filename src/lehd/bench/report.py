@@ -3,8 +3,8 @@
     python -m lehd.bench.report results --output docs/results.md
     python -m lehd.bench.report before.jsonl after.jsonl
 
-A file of results is .jsonl or .jsonl.gz, a folder stands for all of them in it. What is measured and what is published
-are told apart in every table.
+A file of results is .jsonl or .jsonl.gz, a folder stands for all of them in it; its notes.md, which tells the
+conditions of the runs, goes into the report. What is measured and what is published are told apart in every table.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from lehd.model.checkpoint import write_atomically
 from lehd.words import brief, count
 
 ENDINGS = (".jsonl", ".jsonl.gz")
+NOTES = "notes.md"  # in a folder of results
 SAME_SETS = ("uniform_tsp", "uniform_cvrp", "so_mixed", "h_tsp")  # tables on the test sets of `lehd bench uniform`
 MEASURED, PUBLISHED = "measured", "published"
 
@@ -45,6 +46,7 @@ class Results:
     speeds: list[Speed] = field(default_factory=list)
     trainings: list[dict[str, Any]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    notes: str = ""  # the conditions of the runs, in the words of who made them
 
     def of(self, bench: str) -> list[Record]:
         return [record for record in self.records if record.bench == bench]
@@ -55,6 +57,8 @@ def read_results(paths: Iterable[Path]) -> Results:
     found: dict[tuple[object, ...], Record] = {}
     for path in paths:
         files = sorted(p for p in path.iterdir() if p.name.endswith(ENDINGS)) if path.is_dir() else [path]
+        if (path / NOTES).is_file():
+            results.notes += (path / NOTES).read_text(encoding="utf-8").strip()
         for file in files:
             lines = read_lines(file)
             found |= {record.key: record for record in to_records(lines, file)}
@@ -70,7 +74,7 @@ def read_results(paths: Iterable[Path]) -> Results:
 def report(results: Results, pictures: dict[str, str] | None = None) -> str:
     """The whole report; `pictures` are paths by title, relative to it."""
     titles = {"tsplib": "TSPLIB", "cvrplib": "CVRPLIB"}
-    parts = [_head(results), "## Uniform test sets", *_uniform(results)]
+    parts = [_head(results), *([results.notes] if results.notes else []), "## Uniform test sets", *_uniform(results)]
     for bench, title in titles.items():
         parts += [f"## {title}", *_library(bench, results.of(bench))]
     parts += ["## Other solvers", *_peers(results.of(PEERS)), "## Speed", *_speeds(results), "## Training"]
@@ -187,6 +191,8 @@ def _library(bench: str, records: list[Record]) -> list[str]:
         return ["Not measured yet.", _published(paper_tables()[bench])]
     paper = "unrounded lengths against rounded optima" if bench == "tsplib" else "costs against the paper's references"
     text = f"Gaps are means over files: by the files' own rule against the best known, and as in the paper, {paper}. "
+    if bench == "cvrplib":
+        text += "No limit is put on the number of routes, so that a cost below one found with a limit is possible. "
     return [text + f"Columns called paper are published ({PAPER}).", library.summary(bench, records), _files(records)]
 
 

@@ -13,15 +13,12 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 
-import lehd.model.lehd as model_code
 from lehd import __version__
 from lehd.bench.arithmetic import TRAINING, decision_flops
 from lehd.bench.breakdown import Breakdown, break_down
@@ -30,10 +27,10 @@ from lehd.bench.store import append_lines
 from lehd.data.dataset import load_labels
 from lehd.device import find_device
 from lehd.errors import LehdError
+from lehd.model.fused import plain_layers
 from lehd.model.lehd import LEHD
 from lehd.training.config import TrainConfig, read_config
-from lehd.training.feed import Data
-from lehd.training.partial import Batch
+from lehd.training.feed import Data, Plan
 from lehd.training.trainer import Trainer
 
 CONFIGURED, EAGER = "as configured", "eager layers"
@@ -97,22 +94,10 @@ class CountingFeed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._feed, name)
 
-    def next(self) -> Batch:
-        batch: Batch = self._feed.next()
-        rows, available = batch.state.available.shape
-        self.flops += TRAINING * decision_flops(self._model, rows, available, batch.instances.num_nodes)
-        return batch
-
-
-@contextmanager
-def own_code() -> Iterator[None]:
-    """The layers run as they are written, whatever faster way there is."""
-    faster = getattr(model_code, "fusable", None)
-    if faster is None:
-        yield
-        return
-    with patch.object(model_code, "fusable", lambda *_: False):
-        yield
+    def next(self) -> Plan:
+        plan: Plan = self._feed.next()
+        self.flops += TRAINING * decision_flops(self._model, plan.rows, plan.available, plan.nodes)
+        return plan
 
 
 class Measurement:
@@ -184,8 +169,8 @@ def measure(
     data = Data(parts, config.shares, config.held_out, where)
     ceiling = matmul_ceiling(where)
     yield Measurement(config, name, data, where).run(CONFIGURED, seconds, warmup, ceiling)
-    with own_code():
-        plain = replace(config, compile=False)
+    with plain_layers():
+        plain = replace(config, compile=False, graphs=False)
         yield Measurement(plain, name, data, where).run(EAGER, seconds, warmup, ceiling)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -143,8 +143,12 @@ class PartsBar(LiveBar):
     def __init__(self) -> None:
         super().__init__(TextColumn("improving", style="cyan"), BarColumn(bar_width=24), TimeRemainingColumn(), total=1)
 
+    def __enter__(self) -> Self:
+        return self  # the display starts with the first look: other steps may come before
+
     def __call__(self, progress: Parts) -> None:
         if self.due():
+            self.bars.start()
             self.bars.update(self.task, completed=progress.share, state=str(progress), refresh=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -46,7 +47,7 @@ def train(
         typer.Option("--set", metavar="NAME=VALUE", help="Replace a setting of the file; may be repeated."),
     ] = None,
 ) -> None:
-    """Train a model on labelled instances.
+    """Train a model: on labelled instances, by reinforcement, or on labels it makes itself. The configuration decides.
 
     Problems of your own without a solution are labelled first: by fast-tsp or HGS where they are installed, else by the
     model (--set 'labels_by="model"').
@@ -64,18 +65,60 @@ def train(
       lehd train configs/fine-tune.toml --init shipped --data my_problems --output runs/mine
     """
     with reporting():
-        from lehd.training.config import read_config
+        from lehd.training.config import make_config, read_table
         from lehd.training.loop import CURVES, WEIGHTS
         from lehd.training.loop import train as run
 
-        settings = read_config(config, changes or [])
+        table = read_table(config, changes or [])
+        limit = float("inf") if pause is None else pause
+        if "rounds" in table:
+            _self_improve(table, config, output, (data or [Path()])[0], init, device, resume, limit)
+            return
+        settings = make_config(table, config)
         with Labels() as labels, Bar() as bar:
-            limit = float("inf") if pause is None else pause
             run(settings, output, data or [Path()], init, device, resume, bar, labels, limit)
         if bar.share < 1:
             typer.echo(f"{output}: {100 * bar.share:.0f} % done; the same command with --resume goes on", err=True)
         elif bar.last:
             typer.echo(f"{output / WEIGHTS}: {summary(bar.last)}; curves in {output / CURVES}", err=True)
+
+
+def _self_improve(
+    table: dict[str, Any],
+    config: Path,
+    output: Path,
+    data: Path,
+    init: Path | None,
+    device: str | None,
+    resume: bool,
+    pause: float,
+) -> None:
+    from lehd.cli.label import PartsBar
+    from lehd.labels.improve import PrintParts
+    from lehd.training.self_improve import SelfImprovement, make_self_improve, table_of
+
+    settings = make_self_improve(table, config)
+    with Bar() as bar, PartsBar() as parts:
+        on_parts = PrintParts() if parts.bars.disable else parts
+        told = _tell(bar, parts)
+        run = SelfImprovement(settings, output, data, init, device, bar, on_parts, told, pause)
+        complete = run.run(resume)
+    if run.done:
+        typer.echo(table_of(run.done))
+    if not complete:
+        typer.echo(f"{output}: not done yet; the same command with --resume goes on", err=True)
+
+
+def _tell(*bars: LiveBar) -> Callable[[dict[str, Any]], None]:
+    """A line for every finished step; the bars make way for the next one's."""
+
+    def tell(line: dict[str, Any]) -> None:
+        for bar in bars:
+            bar.bars.stop()
+        name = f"round {line['round']}, {line['step_name']}" if line["round"] else str(line["step_name"])
+        typer.echo(f"{name}: done in {duration(line['seconds'])}", err=True)
+
+    return tell
 
 
 class Labels(LiveBar):

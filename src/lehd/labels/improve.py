@@ -67,6 +67,7 @@ class Progress:
     iterations: int = 0
     seconds: float = 0.0  # of this call
     done_here: int = 0  # instances
+    spent: float = 0.0  # seconds on all finished parts, also by calls before
 
     @property
     def share(self) -> float:
@@ -77,8 +78,9 @@ class Progress:
     def complete(self) -> bool:
         return self.parts == self.total_parts
 
-    def add(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> None:
+    def add(self, before: NDArray[np.float64], after: NDArray[np.float64], seconds: float) -> None:
         self.parts += 1
+        self.spent += seconds
         self.instances += len(after)
         self.improved += int((after < before).sum())
         self.before += float(before.sum())
@@ -121,7 +123,7 @@ def improve(
     for number in range(total):
         if (path := _part_path(folder, number)).exists():
             part = read_arrays(path)
-            progress.add(part["before"], part["after"])
+            progress.add(part["before"], part["after"], float(part["seconds"]))
     watch(progress)
     for number in range(total):
         if _part_path(folder, number).exists():
@@ -134,13 +136,16 @@ def improve(
             progress.iteration, progress.seconds = iteration, time.perf_counter() - begun
             watch(progress)
 
+        started = time.perf_counter()
         rng = random.Random(settings.seed * 1_000_003 + number)
         solution, before, after = improve_part(file, rows, model, device, settings, rng, step)
         small = np.uint8 if file.instances.num_nodes <= 256 else np.int32
         arrays = {"nodes": solution.nodes.numpy().astype(small), "via": np.packbits(solution.via_depot.numpy(), axis=1)}
-        write_arrays(_part_path(folder, number), arrays | {"before": before, "after": after})
+        seconds = time.perf_counter() - started
+        arrays |= {"before": before, "after": after, "seconds": np.array(seconds)}
+        write_arrays(_part_path(folder, number), arrays)
         progress.iteration = 0
-        progress.add(before, after)
+        progress.add(before, after, seconds)
         progress.done_here += len(after)
         progress.seconds = time.perf_counter() - begun
         watch(progress)

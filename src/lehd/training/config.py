@@ -56,8 +56,8 @@ class TrainConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
 
     def __post_init__(self) -> None:
-        _check_kinds(self)
-        _check_kinds(self.model)
+        check_kinds(self)
+        check_kinds(self.model)
         if self.problem not in (*PROBLEMS, AUTO):
             raise LehdError(f"problem = {self.problem!r}: expected one of {', '.join((*PROBLEMS, AUTO))}")
         if self.states not in (RANDOM, STEPS):
@@ -96,24 +96,36 @@ def read_config(path: str | Path, changes: Sequence[str] = ()) -> TrainConfig:
 
     Changes such as `steps=60` or `model.dim=64` replace what the file says; their values are JSON.
     """
+    return make_config(read_table(path, changes), path)
+
+
+def read_table(path: str | Path, changes: Sequence[str] = ()) -> dict[str, Any]:
+    """The settings of a TOML file, with changes."""
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise LehdError(f"{path}: {error}") from None
+    for change in changes:
+        name, _, value = change.partition("=")
+        inner, dot, last = name.rpartition(".")
+        target = table.setdefault(inner, {}) if dot else table
+        if not isinstance(target, dict):
+            raise LehdError(f"{change}: {inner} is no table of settings in {path}")
+        try:
+            target[last] = json.loads(value)
+        except json.JSONDecodeError:
+            raise LehdError(f"{change}: expected NAME=VALUE with a value in JSON, such as steps=60") from None
+    return table
+
+
+def make_config(table: dict[str, Any], path: str | Path) -> TrainConfig:
+    """A TrainConfig from settings; `path` is what messages call them."""
+    table = dict(table)
     sizes = table.pop("model", {})
     if not isinstance(sizes, dict):
         raise LehdError(f"{path}: model = {sizes!r}: expected a table [model]")
-    for change in changes:
-        name, _, value = change.partition("=")
-        target, name = (sizes, name[len("model.") :]) if name.startswith("model.") else (table, name)
-        try:
-            target[name] = json.loads(value)
-        except json.JSONDecodeError:
-            raise LehdError(f"{change}: expected NAME=VALUE with a value in JSON, such as steps=60") from None
-    unknown = (table.keys() - {each.name for each in fields(TrainConfig)}) | (table.keys() & {"model"})
-    unknown |= sizes.keys() - {each.name for each in fields(ModelConfig)}
-    if unknown:
-        raise LehdError(f"{path}: unknown setting {', '.join(sorted(unknown))}")
+    refuse_unknown(table, TrainConfig, path)
+    refuse_unknown(sizes, ModelConfig, path)
     problem = PROBLEMS.get(str(table.get("problem", "TSP")))
     if problem is not None:
         sizes = problem.model_sizes | sizes
@@ -124,7 +136,13 @@ def read_config(path: str | Path, changes: Sequence[str] = ()) -> TrainConfig:
         raise LehdError(f"{path}: {error}") from None
 
 
-def _check_kinds(config: Any) -> None:
+def refuse_unknown(table: dict[str, Any], kind: Any, path: str | Path) -> None:
+    unknown = table.keys() - {each.name for each in fields(kind)}
+    if unknown:
+        raise LehdError(f"{path}: unknown setting {', '.join(sorted(unknown))}")
+
+
+def check_kinds(config: Any) -> None:
     """Whether every setting is of the type it is declared with; whole numbers will do where fractions are expected."""
     for each in fields(config):
         value = getattr(config, each.name)
@@ -136,6 +154,7 @@ def _check_kinds(config: Any) -> None:
             "int | None": value is None or whole,
             "float | None": value is None or real,
             "str": isinstance(value, str),
+            "str | None": value is None or isinstance(value, str),
             "bool": isinstance(value, bool),
             "tuple[str, ...]": _all_are(value, str),
             "tuple[float, ...]": _all_are(value, int | float),

@@ -37,9 +37,14 @@ class Log:
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
-    """The whole lines of a run's log; the last one of a killed run may be torn."""
+    """The log of a run."""
+    return read_lines(folder / NAME)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a file of JSON objects; the last one of a killed run may be torn."""
     try:
-        lines = (folder / NAME).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
         return []
     records = []

@@ -24,13 +24,13 @@ from lehd.model.checkpoint import load_model, shipped_weights
 from lehd.model.lehd import LEHD
 from lehd.problems import PROBLEMS, of
 from lehd.training.checkpoint import has_checkpoint, load_checkpoint
-from lehd.training.config import AUTO, SUPERVISED, TrainConfig, read_config
+from lehd.training.config import AUTO, SUPERVISED, TrainConfig, make_config, read_config, read_table
 from lehd.training.feed import Data
 from lehd.training.prepare import Labelling, Made, own_labels
 from lehd.training.processes import Processes, join_processes, leave_processes
 from lehd.training.trainer import WEIGHTS, PrintLines, Trainer, Watch
 
-__all__ = ["WEIGHTS", "Data", "TrainConfig", "Trainer", "Watch", "read_config", "train"]
+__all__ = ["WEIGHTS", "Data", "TrainConfig", "Trainer", "Watch", "read_config", "run_training", "train"]
 
 CURVES = "curves.png"
 SHIPPED = Path("shipped")
@@ -47,6 +47,21 @@ def train(
     on_label: Callable[[Made], None] | None = None,
     pause: float = float("inf"),
 ) -> LEHD:
+    """Run a configuration and return the model; see `run_training`."""
+    return run_training(config, folder, data, init, device, resume, watch, on_label, pause).model.eval()
+
+
+def run_training(
+    config: TrainConfig,
+    folder: Path,
+    data: Path | Sequence[Path] = Path(),
+    init: Path | None = None,
+    device: str | None = None,
+    resume: bool = False,
+    watch: Watch | None = None,
+    on_label: Callable[[Made], None] | None = None,
+    pause: float = float("inf"),
+) -> Trainer:
     """Run a configuration; the label files it names are looked up in the folder `data`.
 
     A configuration that names none trains on `data` itself, and so does any where `data` are files: label files,
@@ -75,10 +90,10 @@ def train(
         trainer = Trainer(config, model, labels, where, processes)
         if checkpoint is not None:
             trainer.resume(checkpoint)
-        trained = trainer.run(folder, watch or PrintLines(), pause)
-        if processes.writes:
+        trainer.run(folder, watch or PrintLines(), pause)
+        if processes.writes and trainer.progress >= 1:
             _draw_curves(folder)
-        return trained
+        return trainer
     finally:
         leave_processes()
 
@@ -156,7 +171,13 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings that replace the file's")
     options = parser.parse_args()
     try:
-        config = read_config(options.config, options.set)
+        table = read_table(options.config, options.set)
+        if "rounds" in table:
+            from lehd.training.self_improve import run_from_table  # which builds on this module
+
+            run_from_table(table, options)
+            return
+        config = make_config(table, options.config)
         print(json.dumps(asdict(config)), flush=True)
         train(
             config,

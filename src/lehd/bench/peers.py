@@ -37,6 +37,7 @@ from lehd.labels.workers import Failure, solve_all
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.solver import solve
 from lehd.types import Instances, Result
+from lehd.words import count
 
 SECONDS = (1.0, 10.0, 60.0)
 GRACE = 60.0  # seconds after which a solver that does not end is given up
@@ -112,7 +113,7 @@ class Race:
         return self.options.weights.get(problem) or shipped_weights(problem)
 
     def _record(self, name: str, item: Item, seconds: float, weights: Path | None) -> Record:
-        words = f"cpu, {self.options.cores} {'core' if self.options.cores == 1 else 'cores'}"
+        cores = self.options.cores if name == LEHD or self.options.throughput else 1
         on_gpu = name == LEHD and self.device.type == "cuda"
         return Record(
             bench=BENCH,
@@ -123,7 +124,7 @@ class Race:
             method=name,
             budget=in_seconds(seconds) + (f" {TOGETHER}" if self.options.throughput else ""),
             seed=self.options.seed,
-            device=device_words(self.device) if on_gpu else words,
+            device=device_words(self.device) if on_gpu else f"cpu, {count(cores, 'core')}",
             weights=fingerprint(load_model(weights)) if weights else "",
             version=__version__ if name == LEHD else RIVALS[name].version() or "unknown",
             reference=item.reference,
@@ -190,14 +191,14 @@ class Race:
 
     def _work(self, name: str, item: Item, seconds: float) -> Work:
         instance = item.instance
-        count = instance.num_nodes
-        nodes = torch.arange(count)
-        distances = instance.distance(nodes.repeat_interleave(count)[None], nodes.repeat(count)[None])
+        size = instance.num_nodes
+        nodes = torch.arange(size)
+        distances = instance.distance(nodes.repeat_interleave(size)[None], nodes.repeat(size)[None])
         sites = instance.coords if instance.sites is None else instance.sites
         demands, capacity = instance.demands, instance.capacity
         return Work(
             coords=sites[0].double().numpy(),
-            distances=distances.view(count, count).double().numpy(),
+            distances=distances.view(size, size).double().numpy(),
             rounded=not distances.is_floating_point(),
             demands=None if demands is None else demands[0].numpy().astype(np.int64),
             capacity=None if capacity is None else int(capacity[0]),
@@ -238,9 +239,9 @@ def _together(instances: list[Instances]) -> Instances:
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def _threads(number: int) -> Iterator[None]:
     before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    torch.set_num_threads(number)
     try:
         yield
     finally:

@@ -36,7 +36,6 @@ class Work(NamedTuple):
     capacity: int | None
     seconds: float
     seed: int = 0
-    threads: int = 1
     binary: Path | None = None
 
     def whole(self, longest: int = SCALE) -> NDArray[np.int64]:
@@ -129,7 +128,7 @@ def _vroom(work: Work) -> Routes:
         problem.add_vehicle([vroom.Vehicle(k, start=0, end=0, capacity=[work.capacity]) for k in range(fleet)])
         jobs = [vroom.Job(node, location=node, delivery=[int(work.demands[node])]) for node in customers]
         problem.add_job(jobs)
-    found = problem.solve(5, nb_threads=work.threads, timeout=timedelta(seconds=work.seconds))
+    found = problem.solve(5, nb_threads=1, timeout=timedelta(seconds=work.seconds))
     stops = found.routes[found.routes["type"] == "job"]
     routes = [group["id"].astype(int).tolist() for _, group in stops.groupby("vehicle_id", sort=False)]
     return _with_start(work, routes)

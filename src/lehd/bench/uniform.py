@@ -49,9 +49,9 @@ def find_sets(folder: Path, names: list[str] | None = None) -> list[Path]:
     if not paths:
         raise LehdError(f"{folder}: no test sets (.npz) in it")
 
-    def size(path: Path) -> tuple[str, int]:
+    def size(path: Path) -> tuple[int, str]:
         test_set = load_set(path, 1)
-        return test_set.problem, test_set.nodes
+        return test_set.nodes, test_set.problem
 
     return sorted(paths, key=size)
 

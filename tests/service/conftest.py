@@ -10,17 +10,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 
 from lehd.service.config import Config, Limits
 from lehd.service.server import prepare
 
-PLENTY = Limits(jobs_per_minute=100_000, requests_per_second=10_000)
+PLENTY = Limits(jobs_per_minute=100_000, requests_per_second=10_000, waiting=100_000, waiting_per_client=100_000)
 
 
 class Service:
@@ -67,28 +68,39 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     running.end()
 
 
+@contextmanager
+def without_workers(database: Path, limits: Limits, **settings: Any) -> Iterator[httpx.Client]:
+    """A service in a thread of this process whose jobs stay in the queue."""
+    config = Config(database=database, port=0, devices=(), limits=limits, **settings)
+    server, listening = prepare(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not server.started:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    with httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
+        yield client
+    server.should_exit = True
+    thread.join(20)
+
+
 @pytest.fixture
 def idle(tmp_path: Path) -> Iterator[Callable[..., httpx.Client]]:
-    """Makes a service in a thread of this process whose jobs stay in the queue: it has no workers."""
-    running: list[tuple[uvicorn.Server, threading.Thread, httpx.Client]] = []
+    """Makes services without workers, each with limits and settings of its own."""
+    with ExitStack() as stack:
+        numbers = count()
 
-    def make(limits: Limits = PLENTY, **settings: Any) -> httpx.Client:
-        database = tmp_path / f"jobs-{len(running)}.sqlite"
-        config = Config(database=database, port=0, devices=(), limits=limits, **settings)
-        server, listening = prepare(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        client = httpx.Client(base_url=url, timeout=30, trust_env=False)
-        running.append((server, thread, client))
-        deadline = time.monotonic() + 20
-        while not server.started:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        return client
+        def make(limits: Limits = PLENTY, **settings: Any) -> httpx.Client:
+            database = tmp_path / f"jobs-{next(numbers)}.sqlite"
+            return stack.enter_context(without_workers(database, limits, **settings))
 
-    yield make
-    for server, thread, client in running:
-        client.close()
-        server.should_exit = True
-        thread.join(20)
+        yield make
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """One service without workers for many tests."""
+    with without_workers(tmp_path_factory.mktemp("plain") / "jobs.sqlite", PLENTY) as client:
+        yield client

@@ -22,6 +22,8 @@ if chromium() is None:
 
 from playwright.sync_api import expect, sync_playwright
 
+expect.set_options(timeout=30_000)
+
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory):

@@ -29,7 +29,7 @@ from lehd.service.guard import Guard, Rate
 from lehd.service.jobs import FAILED, PAUSED, STOPPED, Job, TooManyError
 from lehd.service.metrics import metrics_text
 from lehd.service.mistakes import answer_mistakes
-from lehd.service.openapi import BODY, SOLUTION_BODY, describe, errors
+from lehd.service.openapi import BODY, FILE, SOLUTION_BODY, STREAM, describe, errors
 from lehd.service.solutions import checked, rendered
 from lehd.service.store import Record, Store
 from lehd.service.task import Options, Problem
@@ -166,16 +166,7 @@ def create_app(config: Config) -> Guard:
         """State and incumbent and, at the end, the answer."""
         return JSONResponse(await found(id))
 
-    @app.get(
-        "/jobs/{id}/events",
-        responses={
-            **errors(None, 404, 422, 429),
-            200: {
-                "content": {"text/event-stream": {"schema": {"type": "string"}}},
-                "description": "Events `state`, `progress`, `incumbent` and `end`",
-            },
-        },
-    )
+    @app.get("/jobs/{id}/events", response_class=Response, responses={**errors(None, 404, 422, 429), 200: STREAM})
     async def events(id: Id) -> Response:
         """Server-sent events: every improvement, then `end` with the whole record."""
         record = await found(id)
@@ -229,7 +220,7 @@ def create_app(config: Config) -> Guard:
         """What the job is about, ready to be drawn."""
         return JSONResponse((await problem_of(id)).picture())
 
-    @app.get("/jobs/{id}/request", responses=errors(None, 404, 422))
+    @app.get("/jobs/{id}/request", response_class=Response, responses={**errors(None, 404, 422), 200: FILE})
     async def again(id: Id) -> Response:
         """The body that the job was made from, and as `x-parameters` its query, to be sent again."""
         packed = await anyio.to_thread.run_sync(store.request, id)
@@ -240,7 +231,7 @@ def create_app(config: Config) -> Guard:
         kind = "application/json" if order.is_json else "text/plain"
         return Response(order.body, media_type=kind, headers={"x-parameters": urlencode(kept)})
 
-    @app.get("/jobs/{id}/solution", responses=errors(None, 404, 409, 422))
+    @app.get("/jobs/{id}/solution", response_class=Response, responses={**errors(None, 404, 409, 422), 200: FILE})
     async def solution(id: Id, format: Annotated[Format, Query()] = "json") -> Response:
         """The best solution so far as a file: CVRPLIB .sol, TSPLIB .tour, JSON or GeoJSON."""
         record, instance = await found(id), await problem_of(id)

@@ -32,6 +32,19 @@ BODY: dict[str, Any] = {
 SOLUTION_BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {"text/plain": {**_TEXT, "example": "Route #1: 1 2\nCost 7\n"}}}
 }
+_EVENT = {
+    "type": "object",
+    "properties": {
+        "event": {"type": "string", "enum": ["state", "progress", "incumbent", "end"]},
+        "id": {"type": "string"},
+        "data": {"type": "string", "description": "JSON; of `end` a JobRecord"},
+    },
+}
+STREAM: dict[str, Any] = {
+    "content": {"text/event-stream": {"schema": _EVENT}},
+    "description": "`state` and `progress`, `incumbent` for every improvement, `end` at last",
+}
+FILE: dict[str, Any] = {"content": {"text/plain": _TEXT, "application/json": {"schema": {}}}, "description": "The file"}
 _WORDS = {
     400: "A body that ended early",
     401: "A key is missing",

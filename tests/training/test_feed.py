@@ -29,9 +29,9 @@ def feed(make=tsp, count=50, batch=8, nodes=10, seed=0, held_out=2):
 
 
 def one_batch(steps):
-    batches = [steps.next()]
+    batches = [steps.next().draw()]
     while not steps.between:
-        batches.append(steps.next())
+        batches.append(steps.next().draw())
     return batches
 
 
@@ -75,7 +75,7 @@ def test_a_pass_takes_every_label_once_in_an_order_of_its_own():
 def test_positions_are_left_as_they_are():
     steps, data = feed()
     known = {tuple(point) for point in data.parts[0].instances.coords.flatten(0, 1).tolist()}
-    batch = steps.next()
+    batch = steps.next().draw()
     assert {tuple(point) for point in batch.instances.coords.flatten(0, 1).tolist()} <= known
 
 

@@ -1,11 +1,14 @@
 import random
+from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 import torch
 
 from lehd.data.dataset import Labelled
-from lehd.problems import of
-from lehd.training.partial import decisions, sample_batch, symmetries
+from lehd.problems import PROBLEMS, of
+from lehd.training.mixture import Mixture
+from lehd.training.partial import LENGTHS, decisions, sample_shape, symmetries
 from lehd.training.supervised import cross_entropy
 from tests.builders import cvrp, generator, random_solution, tiny_model, tsp
 
@@ -35,18 +38,33 @@ def test_the_labels_choice_is_allowed_and_in_slot_zero(make):
 def test_batches_cover_all_lengths_and_cost_the_same(make):
     instances = make(50, 12)
     problem, rng = of(instances), random.Random(0)
-    labelled = Labelled(instances, random_solution(instances))
-    seen, lengths = set(), set()
-    for _ in range(300):
-        batch = sample_batch(problem, labelled, 1000, 6, rng, generator(rng.getrandbits(30)))
+    mixture = Mixture([Labelled(instances, random_solution(instances))], [1.0])
+    seen, lengths, shapes = set(), set(), set()
+    for _ in range(400):
+        shape = sample_shape(problem, mixture.nodes, 1000, 6, rng)
+        shapes.add(shape)
+        batch = mixture.batch(problem, shape, generator(rng.getrandbits(30)))
+        assert len(batch.action) == shape.rows
         available, nodes = batch.state.available.shape[1], batch.instances.num_nodes
         seen.add(available)
         lengths.add(nodes)
         work = len(batch.action) * (6 * (available + 2) + nodes)
         assert 5500 < work < 8000
+    assert len(shapes) <= LENGTHS * len(seen)  # few enough to come again
     assert seen == set(range(2, 11) if problem.name == "TSP" else range(1, 13))
     # A CVRP part has the depot, the starting customer and up to 12 more; all 12 start at the depot.
-    assert lengths == set(range(4, 13) if problem.name == "TSP" else range(3, 14))
+    assert lengths <= set(range(4, 13) if problem.name == "TSP" else range(3, 14))
+
+
+def test_lengths_are_spread_over_those_that_have_as_many_available_nodes():
+    rng, lengths = random.Random(0), defaultdict(set)
+    for _ in range(20_000):
+        shape = sample_shape(PROBLEMS["TSP"], 100, 1000, 6, rng)
+        lengths[shape.available].add(shape.length)
+    assert set(lengths) == set(range(2, 99))
+    for available, found in lengths.items():
+        places = [available + 1, *sorted(found), 101]
+        assert max(after - before for before, after in pairwise(places)) <= 2 * (99 - available) / LENGTHS + 2
 
 
 @pytest.mark.parametrize("make", [tsp, cvrp])
@@ -70,3 +88,16 @@ def test_cross_entropy_is_that_of_the_label(make):
         label = scores_of_all[batch.action[row]]
         assert float(loss[row]) == pytest.approx(float(scores.logsumexp(0) - label), abs=1e-4)
         assert bool(right[row]) == bool(label >= scores.max())
+
+
+def test_a_mixture_draws_every_label_and_each_file_by_its_share():
+    instances = tsp(30, 6)
+    labelled = Labelled(instances, random_solution(instances))
+    few, many = labelled.rows(slice(5)), labelled.rows(slice(5, None))
+    mixture = Mixture([few, many], [3.0, 1.0])
+    drawn = mixture.draw(8000, generator(0)).instances.coords[:, 0]
+    counts = (drawn[:, None] == instances.coords[None, :, 0]).all(2).sum(0)
+    assert counts.sum() == 8000
+    assert counts[:5].sum() / 8000 == pytest.approx(0.75, abs=0.03)
+    assert (counts[:5] > 1000).all()
+    assert (counts[5:] > 40).all()

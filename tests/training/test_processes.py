@@ -35,12 +35,12 @@ decoder_layers = 1
 # Plain gradient descent: the weights then are a sum of gradients, which Adam's division would blow out of proportion.
 WORKER = """
 import sys, torch
-from lehd.training import loop, trainer
+from lehd.training import loop, optimizer
 
-def descent(parameters, lr, betas, weight_decay, fused):
+def descent(parameters, lr, betas, weight_decay, fused, capturable):
     return torch.optim.SGD(parameters, lr=lr, fused=fused)
 
-trainer.torch.optim.AdamW = descent
+optimizer.torch.optim.AdamW = descent
 loop.main()
 """
 

@@ -33,6 +33,7 @@ class AttentionLayer(nn.Module):
         self.attention_out = nn.Linear(dim, dim)
         self.ff_in = nn.Linear(dim, feed_forward)
         self.ff_out = nn.Linear(feed_forward, dim)
+        self.plain = norm == "none"
         self.norm_attention = NodeNorm(dim, norm) if norm != "none" else nn.Identity()
         self.norm_ff = NodeNorm(dim, norm) if norm != "none" else nn.Identity()
 

@@ -11,6 +11,7 @@ end) and the nodes still available. Nodes that are done are removed, not masked.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from lehd.errors import LehdError
 from lehd.model.attention import AttentionLayer
+from lehd.model.fused import fusable, run_fused
 from lehd.types import State
 
 NORMS = ("none", "batch", "instance")
@@ -73,17 +75,26 @@ class LEHD(nn.Module):
 
     def encode(self, features: Tensor) -> Tensor:
         """Node embeddings (B, N, D) of features (B, N, F)."""
-        embeddings: Tensor = self.encoder(self.embedding(features))
-        return embeddings
+        return run([self.encoder], self.embedding(features))
 
     def score(self, embeddings: Tensor, state: State, context: Tensor) -> Tensor:
         """Logits (R, U, K) of the actions of every available node, for resources (R, C)."""
-        row = state.instance
-        start = self.start(torch.cat([embeddings[row, state.start], context], 1))
-        destination = self.destination(torch.cat([embeddings[row, state.destination], context], 1))
-        available = embeddings[row[:, None], state.available]
-        x = torch.cat([start[:, None], destination[:, None], available], 1)  # (R, 2 + U, D)
-        for layer in self.decoder:
-            x = layer(x)
-        logits: Tensor = self.head(x[:, 2:])
+        nodes = torch.cat([state.start[:, None], state.destination[:, None], state.available], 1)
+        # One look-up in all instances' nodes: the gradient of indexing by two tensors is many times slower.
+        places = state.instance[:, None] * embeddings.shape[1] + nodes
+        seen = embeddings.flatten(0, 1).index_select(0, places.flatten()).view(*nodes.shape, -1)  # (R, 2 + U, D)
+        start = self.start(torch.cat([seen[:, 0], context], 1))
+        destination = self.destination(torch.cat([seen[:, 1], context], 1))
+        x = torch.cat([start[:, None], destination[:, None], seen[:, 2:]], 1)
+        logits: Tensor = self.head(run(self.decoder, x)[:, 2:])
         return logits
+
+
+def run(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
+    """The layers one after the other, on a GPU by fused kernels where they can."""
+    stack = [layer for layer in layers if isinstance(layer, AttentionLayer)]
+    if fusable(stack, x):
+        return run_fused(stack, x)
+    for layer in stack:
+        x = layer(x)
+    return x

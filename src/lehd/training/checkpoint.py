@@ -12,7 +12,7 @@ run may be killed at any moment. Weights and moments are apart because files of 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,19 +77,21 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         raise LehdError(f"{path}: not a readable checkpoint ({type(error).__name__}: {error})") from None
 
 
-def optimizer_tensors(model: LEHD, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's moments by name of the parameter."""
+def optimizer_tensors(model: LEHD, optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Tensor]:
+    """The optimizers' moments by name of the parameter."""
     return {
         f"{name}/{kind}": value
         for name, parameter in model.named_parameters()
+        for optimizer in optimizers
         for kind, value in optimizer.state.get(parameter, {}).items()
     }
 
 
-def restore_optimizer(model: LEHD, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def restore_optimizers(model: LEHD, optimizers: Sequence[torch.optim.Optimizer], tensors: Mapping[str, Tensor]) -> None:
     parameters = dict(model.named_parameters())
+    owner = {id(p): each for each in optimizers for group in each.param_groups for p in group["params"]}
     for key, value in tensors.items():
         name, slash, kind = key.rpartition("/")
         if slash and name in parameters:
             parameter = parameters[name]
-            optimizer.state[parameter][kind] = value.to(parameter.device, copy=True)
+            owner[id(parameter)].state[parameter][kind] = value.to(parameter.device, copy=True)

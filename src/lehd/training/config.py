@@ -16,6 +16,7 @@ from lehd.problems import PROBLEMS
 
 SUPERVISED, REINFORCE = "supervised", "reinforce"
 RANDOM, STEPS = "random", "steps"
+ADAMW, MUON = "adamw", "muon"
 AUTO = "auto"
 
 
@@ -37,6 +38,7 @@ class TrainConfig:
     customers: int = 20  # … how many nodes they visit, …
     instances: int = 100_000  # … how many of them are a pass …
     starts: int = 0  # … and from how many nodes each is solved; 0: from all
+    optimizer: str = ADAMW  # or "muon", for the matrices of the layers
     learning_rate: float = 5e-4
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.01
@@ -49,7 +51,8 @@ class TrainConfig:
     label_seconds: float | None = None  # for an instance, by a solver
     label_iterations: int = 100  # of RRC, by the model
     seed: int = 0
-    compile: bool = True  # on a GPU
+    compile: bool = True  # on a GPU, where its own kernels do not suit the model
+    graphs: bool = True  # on a GPU: record the step of each shape of batch and replay it
     log_every: float = 20.0  # seconds between lines in the log
     validate_every: float = 120.0  # seconds; the weights are saved as often
     checkpoint_every: float = 60.0  # seconds: what a killed run can lose
@@ -62,6 +65,8 @@ class TrainConfig:
             raise LehdError(f"problem = {self.problem!r}: expected one of {', '.join((*PROBLEMS, AUTO))}")
         if self.states not in (RANDOM, STEPS):
             raise LehdError(f'states = {self.states!r}: expected "{RANDOM}" or "{STEPS}"')
+        if self.optimizer not in (ADAMW, MUON):
+            raise LehdError(f'optimizer = {self.optimizer!r}: expected "{ADAMW}" or "{MUON}"')
         ends = [end for end in (self.steps, self.seconds, self.epochs) if end is not None]
         if len(ends) != 1:
             raise LehdError("a training run ends after `steps`, `seconds` or `epochs`: give one of them")

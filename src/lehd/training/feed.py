@@ -7,6 +7,10 @@ batch of partial solutions and goes through their decisions one after the other,
 from __future__ import annotations
 
 import random
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -17,7 +21,8 @@ from lehd.decoding.rrc import SHORTEST
 from lehd.errors import LehdError
 from lehd.problems.base import Problem
 from lehd.training.config import STEPS, TrainConfig
-from lehd.training.partial import Batch, sample_batch
+from lehd.training.mixture import Mixture
+from lehd.training.partial import Batch, sample_shape
 from lehd.types import PartialSolution
 
 FIFTH = 5  # one label in so many of a user's own files is held out
@@ -44,8 +49,12 @@ class Data:
         self.parts = [part.to(device) for part in parts]
         self.shares = shares or tuple(float(len(part)) for part in self.parts)
 
-    def pick(self, rng: random.Random) -> Labelled:
-        return rng.choices(self.parts, self.shares)[0]
+    def mixtures(self) -> list[Mixture]:
+        """The labels of each size."""
+        sizes: dict[int, list[tuple[Labelled, float]]] = defaultdict(list)
+        for part, share in zip(self.parts, self.shares, strict=True):
+            sizes[part.instances.num_nodes].append((part, share))
+        return [Mixture(*map(list, zip(*pairs, strict=True))) for pairs in sizes.values()]
 
 
 def _hold_out_some(parts: list[Labelled], held_out: int) -> tuple[list[Labelled], list[Labelled]]:
@@ -60,6 +69,17 @@ def _hold_out_some(parts: list[Labelled], held_out: int) -> tuple[list[Labelled]
     return training, validation or training
 
 
+@dataclass(frozen=True)
+class Plan:
+    """The batch of a step, before it is drawn."""
+
+    rows: int  # decisions
+    nodes: int  # that the encoder sees
+    available: int  # that the decoder sees, beside starting and destination node
+    draw: Callable[[], Batch]
+    key: Hashable | None = None  # plans of equal keys do equal work, but for the numbers drawn
+
+
 class Feed(Protocol):
     batches: int  # batches of partial solutions that are done: all that resuming needs beside the random states
 
@@ -71,7 +91,7 @@ class Feed(Protocol):
     def between(self) -> bool:
         """Whether no batch of partial solutions is half done: the moment for a checkpoint."""
 
-    def next(self) -> Batch: ...
+    def next(self) -> Plan: ...
 
 
 class RandomStates:
@@ -80,14 +100,17 @@ class RandomStates:
     def __init__(
         self, config: TrainConfig, problem: Problem, data: Data, rng: random.Random, generator: torch.Generator
     ):
-        self.config, self.problem, self.data, self.rng, self.generator = config, problem, data, rng, generator
+        self.config, self.problem, self.rng, self.generator = config, problem, rng, generator
+        self.mixtures = data.mixtures()
         self.batches = 0
 
-    def next(self) -> Batch:
+    def next(self) -> Plan:
         self.batches += 1
-        layers = self.config.model.decoder_layers
-        labelled = self.data.pick(self.rng)
-        return sample_batch(self.problem, labelled, self.config.tokens, layers, self.rng, self.generator)
+        number = self.rng.choices(range(len(self.mixtures)), [each.share for each in self.mixtures])[0]
+        mixture, layers = self.mixtures[number], self.config.model.decoder_layers
+        shape = sample_shape(self.problem, mixture.nodes, self.config.tokens, layers, self.rng)
+        draw = partial(mixture.batch, self.problem, shape, self.generator)
+        return Plan(shape.rows, shape.length, shape.available, draw, (number, shape))
 
 
 class ConstructionSteps:
@@ -113,14 +136,14 @@ class ConstructionSteps:
     def between(self) -> bool:
         return self.partial is None
 
-    def next(self) -> Batch:
-        partial = self.partial = self.partial or self._cut()
-        batch = Batch(partial.instances, partial.state(self.taken), partial.via_depot[:, self.taken].long())
+    def next(self) -> Plan:
+        cut = self.partial = self.partial or self._cut()
+        batch = Batch(cut.instances, cut.state(self.taken), cut.via_depot[:, self.taken].long())
         self.taken += 1
-        if self.taken == partial.steps:
+        if self.taken == cut.steps:
             self.partial = None
             self.batches += 1
-        return batch
+        return Plan(len(batch.action), cut.instances.num_nodes, batch.state.available.shape[1], lambda: batch)
 
     def _cut(self) -> PartialSolution:
         """Suffixes, all of one random length, of the next labels in the order of this pass."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from lehd.data.dataset import Labelled
 from lehd.problems.base import Problem
 from lehd.types import Instances, Solution, State
+
+LENGTHS = 8  # of partial solutions, for each number of available nodes
 
 
 @dataclass(frozen=True)
@@ -40,23 +42,28 @@ class Batch:
         return Batch(self.instances.rows(which), state, action)
 
 
-def sample_batch(
-    problem: Problem, labelled: Labelled, tokens: int, layers: int, rng: random.Random, generator: torch.Generator
-) -> Batch:
+class Shape(NamedTuple):
+    """What a batch looks like. The same few come again and again, so that a GPU can replay what it has done before."""
+
+    rows: int  # decisions
+    length: int  # of the partial solutions they are taken from
+    available: int  # nodes
+
+
+def sample_shape(problem: Problem, nodes: int, tokens: int, layers: int, rng: random.Random) -> Shape:
     """As many decisions, all with equally many available nodes, as cost what `tokens` tokens through the model do.
 
-    The number of available nodes is uniform, the length of the partial solution uniform among those that have as many.
+    The number of available nodes is uniform. For each there are a few lengths of partial solutions, spread evenly over
+    those that have as many.
     """
-    nodes = labelled.solution.nodes.shape[1]
     fewest = 3 - problem.actions_per_node  # with a single action, one available node leaves nothing to decide
     available = rng.randint(fewest, nodes - problem.fixed_in_suffix)
-    length = rng.randint(available + problem.fixed_in_suffix, nodes)
+    shortest = available + problem.fixed_in_suffix
+    choice = rng.randrange(LENGTHS)
+    place = (choice + random.Random(LENGTHS * available + choice).random()) / LENGTHS  # the same every time
+    length = shortest + int(place * (nodes - shortest + 1))
     work = layers * (available + 2) + length  # the encoder, one layer, sees the whole partial solution
-    size = max(1, tokens * (layers + 1) // work)
-    device = labelled.instances.device
-    rows = torch.randint(len(labelled), (size,), generator=generator, device=device)
-    chosen = labelled.rows(rows)
-    return decisions(problem, chosen.instances, chosen.solution, length, available, generator)
+    return Shape(max(1, tokens * (layers + 1) // work), length, available)
 
 
 def decisions(

@@ -25,13 +25,14 @@ from lehd.training.checkpoint import (
     Checkpoint,
     has_checkpoint,
     optimizer_tensors,
-    restore_optimizer,
+    restore_optimizers,
     save_checkpoint,
 )
-from lehd.training.config import REINFORCE, TrainConfig
-from lehd.training.feed import Data, Feed, make_feed
+from lehd.training.config import ADAMW, REINFORCE, TrainConfig
+from lehd.training.feed import Data, Feed, Plan, make_feed
+from lehd.training.graphs import Pace, StepGraphs
 from lehd.training.log import Log
-from lehd.training.partial import Batch
+from lehd.training.optimizer import make_optimizers
 from lehd.training.processes import Processes
 from lehd.training.reinforce import Reinforce
 from lehd.training.supervised import Work, cross_entropy
@@ -84,13 +85,10 @@ class Trainer:
         self.rng = random.Random(config.seed)
         self.generator = torch.Generator(device).manual_seed(config.seed)
         self.feed = self._make_feed()
-        self.optimizer = torch.optim.AdamW(
-            model.parameters(),
-            lr=torch.tensor(0.0, device=device),
-            betas=config.betas,
-            weight_decay=config.weight_decay,
-            fused=True,
-        )
+        self.optimizers = make_optimizers(model, config, device)
+        on_gpu = device.type == "cuda"
+        self.graphs = StepGraphs(self.generator) if on_gpu and config.graphs and self.processes.count == 1 else None
+        self.pace = Pace() if on_gpu else None
         self.step = 0
         self.seconds = 0.0  # spent on this run, also before it was resumed
         self.begun = time.perf_counter()
@@ -123,40 +121,59 @@ class Trainer:
 
     def train_step(self) -> None:
         rate = self.learning_rate()
-        work = self.feed.backward(self.model) if isinstance(self.feed, Reinforce) else self._imitate(self.feed.next())
-        finite = self._exchange_and_clip()
-        for group in self.optimizer.param_groups:
-            group["lr"].fill_(rate)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        with torch.no_grad():
-            self.sums[:3] += torch.where(finite, work.sums, torch.zeros_like(work.sums))
-            if self.processes.writes:
-                self.sums[3] += ~finite
-            self._update_average()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"].fill_(rate)
+        if isinstance(self.feed, Reinforce):
+            work = self.feed.backward(self.model)
+            self._change_weights(work.sums)
+        else:
+            work = self._imitate(self.feed.next())
+        if self.pace is not None:
+            self.pace.step()
         self.step += 1
         self.decisions += work.decisions
         self.tokens += work.tokens
         self.seconds = self.processes.agree(time.perf_counter() - self.begun)
 
-    def _imitate(self, whole: Batch) -> Work:
-        """Add the gradient of the mean loss of a batch of labelled decisions to the parameters."""
-        batch, count = self.processes.share(whole), len(whole.action)
+    def _imitate(self, plan: Plan) -> Work:
+        """Learn from a batch of labelled decisions."""
+        if self.graphs is None or plan.key is None:
+            self._learn(plan)
+        else:
+            self.graphs.run(plan.key, lambda: self._learn(plan))
+        return Work(self.sums, plan.rows, plan.rows * (plan.available + 2))
+
+    def _learn(self, plan: Plan) -> None:
+        """Draw a batch and change the weights by its mean loss: work that never waits for the device."""
+        batch = self.processes.share(plan.draw())
         with arithmetic(self.device):
             loss, right = cross_entropy(self.model, self.problem, batch)
         total = loss.sum()
-        (total / count).backward()  # type: ignore[no-untyped-call]
-        sums = torch.stack([total.detach(), right.sum(), torch.full_like(total, len(batch.action))])
-        return Work(sums.detach(), count, count * (whole.state.available.shape[1] + 2))
+        (total / plan.rows).backward()  # type: ignore[no-untyped-call]
+        self._change_weights(torch.stack([total, right.sum(), torch.full_like(total, len(batch.action))]).detach())
+
+    @torch.no_grad()
+    def _change_weights(self, sums: Tensor) -> None:
+        """By the gradients that have been added up; `sums` (3,) go to the next line of the log."""
+        finite = self._exchange_and_clip()
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.sums[:3] += torch.where(finite, sums, torch.zeros_like(sums))
+        if self.processes.writes:
+            self.sums[3] += ~finite
+        self._update_average()
 
     def _exchange_and_clip(self) -> Tensor:
-        """Clip gradients; if any is not finite the optimizer skips the step. Whether all were. Nothing waits here."""
+        """Clip gradients; if any is not finite the optimizers skip the step. Whether all were. Nothing waits here."""
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         self.processes.add_up(gradients)
         norm = torch.nn.utils.get_total_norm(gradients)
         finite = torch.isfinite(norm)
         torch._foreach_mul_(gradients, (self.config.clip / (norm + 1e-6)).clamp(max=1.0))
-        self.optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined] # what a fused optimizer looks at
+        for optimizer in self.optimizers:
+            optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined] # what a fused optimizer looks at
         return finite
 
     def _update_average(self) -> None:
@@ -223,7 +240,7 @@ class Trainer:
         self._collect_sums()
         if not self.processes.writes:
             return
-        tensors = optimizer_tensors(self.model, self.optimizer)
+        tensors = optimizer_tensors(self.model, self.optimizers)
         tensors |= {"generator": self.generator.get_state(), "sums": self.sums}
         facts = {
             **{name: getattr(self, name) for name in COUNTERS},
@@ -239,10 +256,12 @@ class Trainer:
         facts, tensors = checkpoint.facts, checkpoint.tensors
         if facts["config"]["problem"] != self.config.problem or checkpoint.weights.config != self.config.model:
             raise LehdError("the checkpoint belongs to a model of other sizes or for another problem")
+        if facts["config"].get("optimizer", ADAMW) != self.config.optimizer:
+            raise LehdError(f"the checkpoint is one of optimizer = {facts['config'].get('optimizer', ADAMW)!r}")
         self.model.load_state_dict(checkpoint.weights.state_dict())
         if self.average is not None:
             self.average.load_state_dict((checkpoint.average or checkpoint.weights).state_dict())
-        restore_optimizer(self.model, self.optimizer, tensors)
+        restore_optimizers(self.model, self.optimizers, tensors)
         for name in COUNTERS:
             setattr(self, name, facts[name])
         self.feed.batches = facts["batches"]

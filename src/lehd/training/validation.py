@@ -13,7 +13,8 @@ from lehd.decoding.construct import construct
 from lehd.model.lehd import LEHD
 from lehd.model.precision import arithmetic
 from lehd.problems.base import Problem
-from lehd.training.partial import sample_batch
+from lehd.training.mixture import Mixture
+from lehd.training.partial import sample_shape
 from lehd.training.supervised import cross_entropy
 from lehd.types import Instances
 
@@ -44,16 +45,12 @@ def _on_decisions(model: LEHD, problem: Problem, labelled: Labelled, decisions: 
     device = labelled.instances.device
     rng, generator = random.Random(1), torch.Generator(device).manual_seed(1)
     loss = right = count = 0.0
+    mixture = Mixture([labelled], [1.0])
     with torch.no_grad(), arithmetic(device):
         while count < decisions:
-            batch = sample_batch(
-                problem,
-                labelled,
-                min(TOKENS, TOKENS_PER_DECISION * decisions),
-                model.config.decoder_layers,
-                rng,
-                generator,
-            )
+            tokens = min(TOKENS, TOKENS_PER_DECISION * decisions)
+            shape = sample_shape(problem, mixture.nodes, tokens, model.config.decoder_layers, rng)
+            batch = mixture.batch(problem, shape, generator)
             losses, hits = cross_entropy(model, problem, batch)
             loss, right, count = loss + float(losses.sum()), right + float(hits.sum()), count + len(losses)
     return loss / count, right / count

@@ -1,0 +1,37 @@
+"""Labels of one size from several files, drawn by the files' shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from lehd.data.dataset import Labelled, concatenate
+from lehd.problems.base import Problem
+from lehd.training.partial import Batch, Shape, decisions
+
+
+class Mixture:
+    def __init__(self, parts: Sequence[Labelled], shares: Sequence[float]):
+        self.labelled = parts[0] if len(parts) == 1 else concatenate(parts)
+        self.share = float(sum(shares))
+        device = self.labelled.instances.device
+        count = torch.tensor([len(part) for part in parts], dtype=torch.float64)
+        self.count, self.first = count.to(device), (count.cumsum(0) - count).to(device)
+        self.upper = (torch.tensor(shares, dtype=torch.float64).cumsum(0) / self.share)[:-1].to(device)
+
+    @property
+    def nodes(self) -> int:
+        """To visit."""
+        return self.labelled.solution.nodes.shape[1]
+
+    def draw(self, size: int, generator: torch.Generator) -> Labelled:
+        """Each label from a file by its share, and all labels of a file equally often."""
+        one, two = torch.rand(2, size, generator=generator, device=self.first.device, dtype=torch.float64)
+        part = torch.bucketize(one, self.upper, right=True)
+        return self.labelled.rows((self.first[part] + two * self.count[part]).long())
+
+    def batch(self, problem: Problem, shape: Shape, generator: torch.Generator) -> Batch:
+        """Random decisions of random partial solutions."""
+        chosen = self.draw(shape.rows, generator)
+        return decisions(problem, chosen.instances, chosen.solution, shape.length, shape.available, generator)

@@ -1,0 +1,95 @@
+"""What changes the weights: AdamW for all of them, or Muon for the layers' matrices and AdamW for the rest.
+
+Muon is momentum whose matrices are made orthogonal, so that an update turns all directions by as much (Keller Jordan
+and others, 2024). It is scaled as by Liu and others (2025), "Muon is scalable for LLM training": an entry changes by as
+much as with AdamW, whose learning rates then fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lehd.model.lehd import LEHD
+from lehd.training.config import MUON, TrainConfig
+
+MOMENTUM = 0.95
+ITERATIONS = 5
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the odd polynomial that takes every singular value to about 1
+LIKE_ADAMW = 0.2  # the root mean square of an AdamW update
+
+
+def make_optimizers(model: LEHD, config: TrainConfig, device: torch.device) -> list[torch.optim.Optimizer]:
+    """Those of a configuration; each parameter belongs to one. Learning rates are tensors, to be filled in."""
+    matrices: list[Tensor] = []
+    if config.optimizer == MUON:
+        layers = [model.encoder, *model.decoder]
+        matrices = [p for layer in layers for p in layer.parameters() if p.ndim == 2]
+    taken = {id(matrix) for matrix in matrices}
+    adamw = torch.optim.AdamW(
+        [p for p in model.parameters() if id(p) not in taken],
+        lr=torch.tensor(0.0, device=device),
+        betas=config.betas,
+        weight_decay=config.weight_decay,
+        fused=True,
+        capturable=device.type == "cuda",
+    )
+    if not matrices:
+        return [adamw]
+    return [adamw, Muon(matrices, torch.tensor(0.0, device=device), config.weight_decay)]
+
+
+class Muon(torch.optim.Optimizer):
+    """For matrices only. `found_inf`, a tensor, may be set as for fused optimizers: where it is 1 nothing changes."""
+
+    def __init__(self, matrices: Iterable[Tensor], lr: Tensor, weight_decay: float):
+        super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay})
+        for group in self.param_groups:
+            for matrix in group["params"]:
+                self.state[matrix]["momentum"] = torch.zeros_like(matrix)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        skip = getattr(self, "found_inf", None)
+        for group in self.param_groups:
+            by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
+            for matrix in group["params"]:
+                by_shape[matrix.shape].append(matrix)
+            for matrices in by_shape.values():
+                self._move(matrices, group["lr"], group["weight_decay"], skip)
+
+    def _move(self, matrices: list[Tensor], rate: Tensor, decay: float, skip: Tensor | None) -> None:
+        """One step of matrices (K, r, c) of equal shape."""
+        kept = [self.state[matrix]["momentum"] for matrix in matrices]
+        gradient = torch.stack([matrix.grad for matrix in matrices if matrix.grad is not None])
+        before = torch.stack(kept)
+        after = before.lerp(gradient, 1 - MOMENTUM)
+        direction = gradient.lerp(after, MOMENTUM)  # Nesterov's
+        rows, columns = direction.shape[1:]
+        pieces = 3 if rows == 3 * columns else 1  # q, k and v each on their own
+        update = orthogonal(direction.view(-1, rows // pieces, columns)).view(direction.shape)
+        update = update * (LIKE_ADAMW * math.sqrt(max(rows // pieces, columns)))
+        old = torch.stack(matrices)
+        new = old * (1 - rate * decay) - rate * update
+        if skip is not None:
+            new, after = torch.where(skip > 0, old, new), torch.where(skip > 0, before, after)
+        torch._foreach_copy_(matrices, list(new.unbind()))
+        torch._foreach_copy_(kept, list(after.unbind()))
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """The nearest matrices (K, r, c) whose singular values are all 1, roughly, by Newton-Schulz iteration."""
+    a, b, c = COEFFICIENTS
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = (matrices.mT if tall else matrices).bfloat16()
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(ITERATIONS):
+        square = x @ x.mT
+        x = a * x + (b * square + c * square @ square) @ x
+    found: Tensor = (x.mT if tall else x).float()
+    return found

@@ -1,0 +1,95 @@
+"""The GPU kernels beside the layers' own code: on a GPU where there is one, and in Triton's interpreter anywhere."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from lehd.model.attention import AttentionLayer
+from lehd.model.fused import Matrices, _Stack, fusable, plain_layers, run_fused
+from lehd.model.precision import arithmetic
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+SIZES = [(3, 20), (5, 50), (2, 100), (1, 128), (40, 2), (3, 33), (2, 65)]
+
+
+def stack(device="cpu", dim=128, heads=8, hidden=512, count=2):
+    torch.manual_seed(0)
+    layers = [AttentionLayer(dim, heads, hidden).to(device) for _ in range(count)]
+    for layer in layers:
+        for parameter in layer.parameters():
+            if parameter.ndim == 1:
+                parameter.data.normal_(0, 0.3)
+    return layers
+
+
+def plain(layers, x):
+    for layer in layers:
+        x = layer(x)
+    return x
+
+
+def apart(one, two):
+    return float((one.double() - two.double()).norm() / two.double().norm())
+
+
+def check_in_single_precision(rows, length, dim=128, heads=8, hidden=512):
+    """Outputs and all gradients, with matrices that keep single precision: for the interpreter."""
+    layers = stack(dim=dim, heads=heads, hidden=hidden)
+    parameters = [p for layer in layers for p in layer.parameters()]
+    matrices = [Matrices(*(p.detach() for p in layer.parameters() if p.ndim == 2)) for layer in layers]
+    x = torch.randn(rows, length, dim, requires_grad=True)
+    found, wanted = _Stack.apply(x, heads, matrices, *parameters), plain(layers, x)
+    assert apart(found, wanted) < 1e-5
+    weights = torch.randn_like(found)
+    for one, two in zip(
+        torch.autograd.grad(found, [x, *parameters], weights),
+        torch.autograd.grad(wanted, [x, *parameters], weights),
+        strict=True,
+    ):
+        assert apart(one, two) < 1e-5
+
+
+@needs_triton
+def test_kernels_compute_what_the_layers_do():
+    """In a process of its own, since Triton decides when it is imported whether it interprets."""
+    script = "from tests.model import test_fused as t\n" + "".join(
+        f"t.check_in_single_precision({rows}, {length})\n" for rows, length in SIZES
+    )
+    script += "t.check_in_single_precision(3, 30, 64, 4, 192)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_layers_on_the_cpu_run_as_they_are_written():
+    assert not fusable(stack(), torch.randn(2, 5, 128))
+
+
+@needs_gpu
+@needs_triton
+@pytest.mark.parametrize(("rows", "length"), [*SIZES, (3, 300)])
+def test_kernels_are_as_exact_as_half_precision_allows(rows, length):
+    layers = stack("cuda", count=6)
+    x = torch.randn(rows, length, 128, device="cuda", requires_grad=True)
+    parameters = [p for layer in layers for p in layer.parameters()]
+    with arithmetic(x.device):
+        assert fusable(layers, x)
+        with plain_layers():
+            assert not fusable(layers, x)
+        found, usual = run_fused(layers, x), plain(layers, x)
+    wanted = plain(layers, x)
+    assert apart(found, wanted) < 1.5 * apart(usual, wanted)
+    weights = torch.randn_like(found)
+    gradients = [torch.autograd.grad(y, [x, *parameters], weights) for y in (found, usual, wanted)]
+    for one, two, exact in zip(*gradients, strict=True):
+        assert apart(one, exact) < 1.5 * apart(two, exact) + 1e-3

@@ -53,7 +53,8 @@ def prepare(config: Config) -> tuple[uvicorn.Server, socket.socket]:
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
+        # Without its protocol's name asyncio leaves Nagle's algorithm on, and every answer is 40 ms late.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
         listening.listen(512)

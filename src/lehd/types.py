@@ -26,7 +26,7 @@ from lehd.distance import Rule
 class _Tensors:
     """Moving a dataclass of tensors to a device, and taking some of its rows."""
 
-    def _map(self, function: Any) -> Any:
+    def map(self, function: Any) -> Any:
         changes = {
             f.name: function(getattr(self, f.name))
             for f in fields(self)  # type: ignore[arg-type]
@@ -35,7 +35,7 @@ class _Tensors:
         return replace(self, **changes)  # type: ignore[type-var]
 
     def to(self, device: torch.device | str) -> Any:
-        return self._map(lambda tensor: tensor.to(device))
+        return self.map(lambda tensor: tensor.to(device))
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Instances(_Tensors):
 
     def rows(self, which: slice | Tensor) -> Instances:
         """Some of the instances; those picked by number lose their names."""
-        part: Instances = self._map(lambda tensor: tensor[which])
+        part: Instances = self.map(lambda tensor: tensor[which])
         return replace(part, names=self.names[which] if isinstance(which, slice) else ())
 
 
@@ -127,12 +127,12 @@ class State(_Tensors):
 
     def rows(self, which: Tensor) -> State:
         """The given rows, in the given order; a row may be taken several times."""
-        state: State = self._map(lambda tensor: tensor[which])
+        state: State = self.map(lambda tensor: tensor[which])
         return state
 
     def repeat(self, times: int) -> State:
         """Every row `times` times, copies side by side."""
-        state: State = self._map(lambda tensor: tensor.repeat_interleave(times, 0))
+        state: State = self.map(lambda tensor: tensor.repeat_interleave(times, 0))
         return state
 
 

@@ -1,8 +1,4 @@
-"""Steps of training as CUDA graphs: recorded once for each shape of batch, replayed ever after.
-
-A step is some hundred small pieces of work, and Python takes longer to hand them to a GPU than the GPU to do them. A
-graph hands over all of them at once.
-"""
+"""Steps of training as CUDA graphs: recorded once for each shape of batch, replayed ever after."""
 
 from __future__ import annotations
 
@@ -10,6 +6,8 @@ from collections import deque
 from collections.abc import Callable, Hashable
 
 import torch
+
+from lehd.recording import Recorder
 
 MOST = 2000  # graphs; further shapes run without
 EAGER = 3  # steps before the first recording, in which libraries and optimizer allocate what they keep
@@ -20,10 +18,8 @@ class StepGraphs:
     """Everything a step changes must live outside of it; what it allocates is gone after it."""
 
     def __init__(self, generator: torch.Generator):
-        self.generator = generator
+        self.recorder = Recorder(generator)
         self.graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
-        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        self.pool = torch.cuda.graph_pool_handle()
         self.seen = 0
 
     def run(self, shape: Hashable, work: Callable[[], None]) -> None:
@@ -34,21 +30,8 @@ class StepGraphs:
             if self.seen <= EAGER or len(self.graphs) >= MOST:
                 work()
                 return
-            graph = self.graphs[shape] = self._record(work)
+            graph = self.graphs[shape] = self.recorder.record(work)
         graph.replay()
-
-    def _record(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self.generator)
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
-            graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
-            try:
-                work()
-            finally:
-                graph.capture_end()
-        torch.cuda.current_stream().wait_stream(self.stream)
-        return graph
 
 
 class Pace:

@@ -1,0 +1,35 @@
+"""CUDA graphs: work for a GPU that is recorded once and then handed over all at once.
+
+Where work comes in many small pieces, Python takes longer to hand them to a GPU than the GPU to do them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+
+class Recorder:
+    """Records work whose pieces always have the same shapes. Recordings share memory: none of them may hold on to what
+    it allocates, but for what somebody keeps a reference to."""
+
+    def __init__(self, generator: torch.Generator | None = None):
+        self.generator = generator  # draws other numbers at every replay
+        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def record(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        """The work is not done yet: `replay()` does it. It must have been done before, so that all is in place."""
+        graph = torch.cuda.CUDAGraph()
+        if self.generator is not None:
+            graph.register_generator_state(self.generator)
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
+            try:
+                work()
+            finally:
+                graph.capture_end()
+        torch.cuda.current_stream().wait_stream(self.stream)
+        return graph

@@ -1,4 +1,4 @@
-"""The command line: `lehd solve`, `info`, `check`, `plot`, `serve`, `label`, `train` and `bench`.
+"""The command line: `lehd solve`, `info`, `check`, `plot`, `serve`, `label`, `train`, `compare` and `bench`.
 
 Commands import torch, matplotlib and the solver when they run, so that `lehd --help` answers at once. Exit codes: 0 all
 is well, 1 an infeasible solution, 2 bad input or an output that cannot be written, 130 stopped by Ctrl-C.
@@ -17,6 +17,7 @@ from lehd import __version__
 from lehd.cli.bench import bench
 from lehd.cli.clock import process_start
 from lehd.cli.common import BAD_INPUT, complain
+from lehd.cli.compare import compare
 from lehd.cli.inspect import check, info, plot
 from lehd.cli.label import label
 from lehd.cli.search import solve
@@ -33,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (solve, info, check, plot, serve, label, train):
+for command in (solve, info, check, plot, serve, label, train, compare):
     app.command()(command)
 app.add_typer(bench, name="bench")
 

@@ -162,6 +162,7 @@ def check_kinds(config: Any) -> None:
             "str | None": value is None or isinstance(value, str),
             "bool": isinstance(value, bool),
             "tuple[str, ...]": _all_are(value, str),
+            "tuple[int, ...]": _all_are(value, int),
             "tuple[float, ...]": _all_are(value, int | float),
             "tuple[float, float]": _all_are(value, int | float) and len(value) == 2,
         }.get(expected, True)

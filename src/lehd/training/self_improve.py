@@ -36,6 +36,7 @@ from lehd.model.checkpoint import load_model, shipped_weights, write_atomically
 from lehd.training.config import REINFORCE, TrainConfig, check_kinds, make_config, refuse_unknown
 from lehd.training.log import read_lines
 from lehd.training.loop import SHIPPED, WEIGHTS, run_training
+from lehd.training.table import lay_out
 from lehd.training.trainer import PrintLines, Watch
 
 STEPS, LABELS = "steps.jsonl", "labels.npz"
@@ -224,8 +225,7 @@ def table_of(lines: list[dict[str, Any]]) -> str:
     used = {name: column for name, column in COLUMNS.items() if any(name in line for line in lines)}
     rows = [[title for title, _ in used.values()]]
     rows += [[form.format(line[name]) if name in line else "" for name, (_, form) in used.items()] for line in lines]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return lay_out(rows)
 
 
 def run_from_table(table: dict[str, Any], options: argparse.Namespace) -> None:

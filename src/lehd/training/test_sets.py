@@ -1,0 +1,63 @@
+"""The small test sets of the paper's appendix: 10,000 instances from one seed each, with references by fast-tsp.
+
+    python -m lehd.training.test_sets FOLDER --sets tsp20 tsp50
+
+Up to 20 nodes fast-tsp is exact. Files have the layout of lehd.bench.uniform.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from lehd.bench.make import Recipe, references
+from lehd.data.dataset import write_arrays
+from lehd.errors import LehdError
+
+SETS = {"tsp20": Recipe("TSP", 10_000, 20, 1234), "tsp50": Recipe("TSP", 10_000, 50, 1234)}
+SECONDS = 0.03  # for an instance
+
+
+def make_test_set(
+    name: str,
+    folder: Path,
+    limit: int | None = None,
+    processes: int | None = None,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> Path:
+    """FOLDER/NAME.npz, unless it is there already."""
+    path = folder / f"{name}.npz"
+    if path.exists():
+        return path
+    if name not in SETS:
+        raise LehdError(f"{path}: no such test set, and no seed to draw it from; known: {', '.join(SETS)}")
+    recipe = SETS[name]
+    arrays = {key: array[:limit] for key, array in recipe.draw().items()}
+    found = references(recipe.problem, arrays, "fast-tsp", SECONDS, processes, watch=watch)
+    write_arrays(path, arrays | found)
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Draw test sets from their seeds and label them with fast-tsp.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--limit", type=int, help="only the first so many instances")
+    parser.add_argument("--processes", type=int, help="all cores by default")
+    options = parser.parse_args()
+
+    def show(done: int, total: int) -> None:
+        if done % 500 == 0:
+            print(f"{done} of {total}", flush=True)
+
+    try:
+        for name in options.sets:
+            print(make_test_set(name, options.folder, options.limit, options.processes, show), flush=True)
+    except LehdError as error:
+        sys.exit(f"lehd: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -28,6 +28,7 @@ from lehd.data.dataset import read_arrays
 from lehd.data.label_file import read_label_file
 from lehd.decoding.stop import Stop
 from lehd.errors import LehdError
+from lehd.model.checkpoint import write_atomically
 from lehd.training.config import TrainConfig, check_kinds, make_config, read_table, refuse_unknown
 from lehd.training.loop import WEIGHTS, run_training
 from lehd.training.self_improve import gap_to_reference
@@ -119,7 +120,7 @@ class Compare:
                     "decisions": trainer.decisions,
                     "steps": trainer.step,
                 }
-                self._facts_path.write_text(json.dumps(facts))
+                write_atomically(self._facts_path, json.dumps(facts).encode())
                 if trainer.progress < 1:
                     return False
             for test_set in sets:
@@ -200,7 +201,9 @@ def main() -> None:
     parser.add_argument("--sets", type=Path, default=Path(), help="folder of the test sets")
     parser.add_argument("--pause", type=float, default=float("inf"), help="stop after so many seconds")
     parser.add_argument("--device")
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings that replace the file's")
+    parser.add_argument(
+        "--set", nargs="*", action="extend", default=[], metavar="NAME=VALUE", help="settings that replace the file's"
+    )
     options = parser.parse_args()
     try:
         comparison = make_comparison(read_table(options.config, options.set), options.config)

@@ -168,7 +168,9 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the output folder")
     parser.add_argument("--pause", type=float, default=float("inf"), help="stop after so many seconds, to be resumed")
     parser.add_argument("--device")
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings that replace the file's")
+    parser.add_argument(
+        "--set", nargs="*", action="extend", default=[], metavar="NAME=VALUE", help="settings that replace the file's"
+    )
     options = parser.parse_args()
     try:
         table = read_table(options.config, options.set)

@@ -84,8 +84,8 @@ class Desk:
             self._change.notify()
 
     def retry_after(self) -> float:
-        """Seconds until a worker is likely to be free."""
-        return sum(self._recent) / len(self._recent) / max(1, self.workers)
+        """Seconds until a quarter of the queue is likely to be done."""
+        return len(self.queue) / 4 * sum(self._recent) / len(self._recent) / max(1, self.workers)
 
     def find(self, identity: str) -> Record | None:
         """What there is to say about a job."""
@@ -119,11 +119,11 @@ class Desk:
     def take(self, most: int, timeout: float = 1.0) -> list[Job]:
         """The next jobs for a worker; none if there are none in time."""
         with self._change:
-            if not len(self.queue) and not self.closing:
+            if not self.queue.lanes and not self.closing:
                 self._change.wait(timeout)
             jobs = [] if self.closing else self.queue.take(most)
             for job in jobs:
-                job.state, job.started = RUNNING, job.started or time.time()
+                job.state, job.started, job.begun = RUNNING, job.started or time.time(), time.monotonic()
                 job.changed()
         for job in jobs:
             self._save(job.record())
@@ -133,7 +133,7 @@ class Desk:
         with self._change:
             job.incumbent = incumbent
             job.history = [*job.history, *points]
-            job.seconds, job.iterations = incumbent["seconds"], incumbent["iteration"]
+            job.seconds, job.iterations, job.progress = incumbent["seconds"], incumbent["iteration"], None
             job.changed()
         if time.monotonic() - job.saved > CHECKPOINT:
             job.saved = time.monotonic()
@@ -142,7 +142,6 @@ class Desk:
     def tell(self, job: Job, progress: dict[str, Any]) -> None:
         with self._change:
             job.progress = progress
-            job.seconds = progress["seconds"]
             job.changed()
 
     def finish(self, job: Job, outcome: dict[str, Any]) -> None:
@@ -161,10 +160,11 @@ class Desk:
     def fail(self, jobs: Iterable[Job], message: str, state: str = FAILED) -> None:
         """Jobs that no answer will come for; what they have found so far is kept."""
         for job in jobs:
-            job.error = message
+            job.error, job.seconds = message, job.seconds_so_far()
             self._close(job, state)
 
     def _close(self, job: Job, state: str) -> None:
+        job.begun = None  # its clock stands still
         finished = None if state in (PAUSED, INTERRUPTED) else time.time()
         self._save(job.record(state=state, finished=finished and round(finished, 3)))
         with self._change:

@@ -46,6 +46,7 @@ class Job:
     finished: float | None = None
     seconds: float = 0.0  # of search, before the last pause too
     before: float = 0.0  # seconds of search before this run
+    begun: float | None = None  # this run's start, on the monotonic clock
     iterations: int = 0
     incumbent: dict[str, Any] | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -62,6 +63,11 @@ class Job:
     def time_limit(self) -> float:
         assert self.options.time_limit is not None
         return self.options.time_limit
+
+    def seconds_so_far(self) -> float:
+        if self.state != RUNNING or self.begun is None:
+            return self.seconds
+        return min(self.time_limit, self.before + time.monotonic() - self.begun)
 
     def changed(self) -> None:
         """Wake everybody who listens."""
@@ -85,7 +91,7 @@ class Job:
             "created": round(self.created, 3),
             "started": None if self.started is None else round(self.started, 3),
             "finished": None if self.finished is None else round(self.finished, 3),
-            "seconds": round(self.seconds, 3),
+            "seconds": round(self.seconds_so_far(), 3),
             "iterations": self.iterations,
             "incumbent": self.incumbent,
             "history": list(self.history),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import resource
 import socket
 from collections.abc import Callable
 
@@ -15,13 +16,14 @@ from lehd.service.app import create_app
 from lehd.service.config import Config
 from lehd.service.protocol import patient
 
-CONNECTIONS = 1000  # at once; more are answered 503
+CONNECTIONS = 4000  # at once; more are answered 503
 
 
 def run(config: Config, say: Callable[[str], None]) -> None:
     """Serve until Ctrl-C."""
     for device in config.devices:
         find_device(device)
+    _allow_connections()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     server, listening = prepare(config)
     port = listening.getsockname()[1]
@@ -29,6 +31,14 @@ def run(config: Config, say: Callable[[str], None]) -> None:
     say(f"lehd serves at http://{host}:{port} (jobs in {config.database}); Ctrl-C ends it")
     with contextlib.suppress(KeyboardInterrupt):  # how a service is ended
         server.run(sockets=[listening])
+
+
+def _allow_connections() -> None:
+    """Many systems allow a process 1,024 open files, connections included, until it asks for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, 2 * CONNECTIONS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def prepare(config: Config) -> tuple[uvicorn.Server, socket.socket]:

@@ -28,7 +28,7 @@ export class Search {
   async open(id) {
     const [record, picture, response] = await Promise.all([getJSON(`/jobs/${id}`), getJSON(`/jobs/${id}/problem`), ask(`/jobs/${id}/request`)]);
     const parameters = Object.fromEntries(new URLSearchParams(response.headers.get("x-parameters") ?? ""));
-    const source = { body: await response.arrayBuffer(), type: response.headers.get("content-type"), parameters, keepsCapacity: true };
+    const source = { body: await response.arrayBuffer(), type: response.headers.get("content-type"), parameters };
     return { record, picture, source };
   }
 

@@ -125,6 +125,41 @@ def test_test_sets_come_from_their_seeds(tmp_path, monkeypatch):
         make_test_set("tsp7", tmp_path)
 
 
+def test_known_references_need_no_solver(tmp_path, monkeypatch):
+    monkeypatch.setattr(test_sets, "references", None)
+    monkeypatch.setitem(test_sets.SETS, "tsp9", replace(test_sets.SETS["tsp20"], count=6, nodes=9))
+    np.savez(tmp_path / "tsp9-costs.npz", ref_cost=np.arange(6.0), ref_source="somebody")
+    with np.load(make_test_set("tsp9", tmp_path / "sets", limit=4, costs=tmp_path)) as archive:
+        assert archive["ref_cost"].tolist() == [0, 1, 2, 3]
+        assert archive["coords"].shape == (4, 9, 2)
+    np.savez(tmp_path / "tsp9-costs.npz", ref_cost=np.arange(3.0))
+    with pytest.raises(LehdError, match="ref_cost"):
+        make_test_set("tsp9", tmp_path / "other", costs=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tsp20", "tsp50"])
+def test_the_stored_references_are_those_of_the_seed(name, request, tmp_path):
+    """No tour is shorter than its minimum spanning tree, and a good one not much longer than its nodes suggest."""
+    costs = request.config.rootpath / "labels"
+    if not (costs / f"{name}-costs.npz").exists():
+        pytest.skip("no stored references")
+    with np.load(make_test_set(name, tmp_path, costs=costs)) as archive:
+        coords, found = archive["coords"], archive["ref_cost"]
+    for row in range(0, 10_000, 500):
+        assert spanning_tree(coords[row]) < found[row] < 1.5 * spanning_tree(coords[row])
+
+
+def spanning_tree(points):
+    apart = np.linalg.norm(points[:, None] - points, axis=2)
+    nearest, total, left = apart[0].copy(), 0.0, set(range(1, len(points)))
+    while left:
+        node = min(left, key=lambda each: nearest[each])
+        total += nearest[node]
+        left.remove(node)
+        nearest = np.minimum(nearest, apart[node])
+    return total
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -151,7 +186,7 @@ def test_the_shipped_comparisons_are_fair(name, runs, request):
     path = request.config.rootpath / "configs" / f"{name}.toml"
     made = make_comparison(read_table(path), path)
     assert list(made.runs) == runs
-    assert len({config.seconds for config in made.runs.values()}) == 1  # the same time for all
+    assert len({(config.seconds, config.steps) for config in made.runs.values()}) == 1  # the same budget for all
     if name == "compare_norm_tsp100":
         assert [config.model.norm for config in made.runs.values()] == runs
         assert len({replace(config, model=replace(config.model, norm="none")) for config in made.runs.values()}) == 1

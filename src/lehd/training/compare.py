@@ -137,7 +137,7 @@ class Compare:
 
     def _load(self, name: str) -> TestSet:
         test = self.comparison.test
-        path = make_test_set(name, self.sets, watch=_say_each(self.tell, name))
+        path = make_test_set(name, self.sets, watch=_say_each(self.tell, name), costs=self.data)
         found = load_set(path, test.limit)
         if test.reference is None:
             return found

@@ -197,10 +197,13 @@ def test_references_must_fit(tmp_path):
         gap_to_reference(file, tmp_path / "nine.npz")
 
 
-def test_nothing_to_start_from_is_told(tmp_path):
+def test_nothing_to_start_from_is_told(tmp_path, monkeypatch):
     config = configured(tmp_path)
     with pytest.raises(LehdError, match="nothing to start from"):
         SelfImprovement(replace(config, reinforce=None), tmp_path / "run").run()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(LehdError, match="one process"):
+        SelfImprovement(config, tmp_path / "run").run()
 
 
 @pytest.mark.parametrize("name", ["si_tsp100", "si_cvrp100"])

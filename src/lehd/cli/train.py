@@ -62,6 +62,10 @@ def train(
 
       lehd train mine.toml --data labels --output runs/mine --init weights.safetensors --set seconds=600 --set seed=1
 
+      lehd train configs/rl_tsp20.toml --output runs/rl
+
+      lehd train configs/si_tsp100.toml --output runs/si --pause 3600
+
       lehd train configs/fine-tune.toml --init shipped --data my_problems --output runs/mine
     """
     with reporting():

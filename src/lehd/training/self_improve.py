@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -112,6 +113,8 @@ class SelfImprovement:
 
     def run(self, resume: bool = False) -> bool:
         """Go on until all rounds are done, or for `pause` seconds; whether all are."""
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise LehdError("self-improved training runs in one process; start it without torchrun")
         self.begun = time.perf_counter()
         self.done = read_lines(self.folder / STEPS)
         if self.folder.exists() and any(self.folder.iterdir()) and not resume:

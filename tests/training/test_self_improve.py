@@ -201,6 +201,9 @@ def test_nothing_to_start_from_is_told(tmp_path, monkeypatch):
     config = configured(tmp_path)
     with pytest.raises(LehdError, match="nothing to start from"):
         SelfImprovement(replace(config, reinforce=None), tmp_path / "run").run()
+    missing = configured(tmp_path, "TSP", 'label.reference="nobody.npz"')
+    with pytest.raises(LehdError, match=r"nobody\.npz"):
+        SelfImprovement(missing, tmp_path / "run").run()
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(LehdError, match="one process"):
         SelfImprovement(config, tmp_path / "run").run()

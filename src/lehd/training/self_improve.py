@@ -119,6 +119,9 @@ class SelfImprovement:
         self.done = read_lines(self.folder / STEPS)
         if self.folder.exists() and any(self.folder.iterdir()) and not resume:
             raise LehdError(f"{self.folder}: is not empty; resume the run in it (--resume) or name another folder")
+        reference = self.config.label.reference
+        if reference is not None and not (self.data / reference).is_file():
+            raise LehdError(f"{self.data / reference}: no such label file to compare with")
         weights = self._first_weights()
         previous: Path | None = None
         for number in range(1, self.config.rounds + 1):
@@ -150,8 +153,8 @@ class SelfImprovement:
                 return None
             last = read_log(folder)[-1]  # what the validation at the end has found
             found = {name: last[name] for name in last if name.removeprefix("average_") in FOUND}
-            self._finish(number, step, trainer.seconds, {"steps": trainer.step, **found})
             write_atomically(self.folder / WEIGHTS, (folder / WEIGHTS).read_bytes())
+            self._finish(number, step, trainer.seconds, {"steps": trainer.step, **found})
         return folder / WEIGHTS
 
     def _label(self, number: int, place: Path, weights: Path, previous: Path | None) -> bool:

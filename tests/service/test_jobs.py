@@ -85,6 +85,19 @@ def test_a_full_queue_says_when_to_come_again(desk):
     assert len(desk.queue) == 6
 
 
+def test_matrices_in_the_queue_have_a_bound(desk, monkeypatch):
+    matrix = {"vehicles": [{"id": 1, "start_index": 0, "end_index": 0}], "jobs": [{"id": 1, "location_index": 1}]}
+    matrix["matrices"] = {"car": {"durations": [[0, 1], [1, 0]]}}
+    weight = job(body=matrix).problem.weight
+    assert weight == 2 * 4 * 8  # costs and durations
+    monkeypatch.setattr("lehd.service.jobs.MOST_BYTES", 2 * weight)
+    submit(desk, job("a", matrix), job("b", matrix), job("c"))
+    with pytest.raises(TooManyError, match="memory"):
+        submit(desk, job("d", matrix))
+    desk.take(1)
+    submit(desk, job("d", matrix))
+
+
 def test_many_threads_never_overfill_the_queue(desk):
     refused = []
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import time
 from pathlib import Path
 
@@ -272,6 +273,36 @@ def test_the_api_page_works_alone(page, service):
     page.get_by_text("/jobs/{id}/events").click()
     expect(page.get_by_text("Server-sent events: every improvement")).to_be_visible()
     assert page.locator("#routes details").count() >= 13
+
+
+def test_map_tiles_where_they_are_configured(context, idle):
+    client = idle(tiles="https://tiles.example/{z}/{x}/{y}.png", tiles_credit="the tile makers")
+    page, seen = context.new_page(), []
+    tile = io.BytesIO()
+    Image.new("RGB", (256, 256), (200, 220, 255)).save(tile, "PNG")
+
+    def serve(route):
+        seen.append(route.request.url)
+        route.fulfill(body=tile.getvalue(), content_type="image/png", headers={"access-control-allow-origin": "*"})
+
+    page.route("https://tiles.example/**", serve)
+    page.goto(str(client.base_url))
+    page.get_by_role("button", name="European capitals").click()
+    expect(page.locator("#credit")).to_have_text("the tile makers")
+    wait_until(lambda: page.wait_for_timeout(50) or len(seen) >= 4)  # its timeout lets the tiles be served
+    assert all(re.fullmatch(r"https://tiles\.example/\d+/\d+/\d+\.png", url) for url in seen)
+    page.close()
+
+
+def test_a_service_with_a_key_asks_for_it(context, idle):
+    client = idle(keys=("a-long-secret",))
+    page = context.new_page()
+    page.goto(str(client.base_url))
+    page.get_by_role("button", name="Harbour tour").click()
+    page.get_by_label("API key").fill("a-long-secret")
+    page.get_by_role("button", name="Use it").click()
+    expect(page.locator("#caption")).to_contain_text("120 stops")
+    page.close()
 
 
 @pytest.mark.soak

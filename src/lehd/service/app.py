@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib import resources
 from pathlib import Path
@@ -82,11 +82,13 @@ def create_app(config: Config) -> Guard:
         """Out of the way of other requests."""
         return await anyio.to_thread.run_sync(function, *arguments, limiter=parsing)
 
-    @contextmanager
-    def one_of_the_streams() -> Any:
-        nonlocal streams
+    def check_streams() -> None:
         if streams >= config.limits.streams:
             raise TooManyError("too many clients are waiting for events or answers; try again later", 5)
+
+    @contextmanager
+    def one_of_the_streams() -> Iterator[None]:
+        nonlocal streams
         streams += 1
         try:
             yield
@@ -128,6 +130,7 @@ def create_app(config: Config) -> Guard:
     @app.post("/solve", openapi_extra=BODY, responses=errors(schemas.Answer, 400, 408, 413, 415, 422, 429))
     async def solve(request: Request, options: Query_) -> Response:
         """Solve and answer when done. Whoever hangs up stops the search."""
+        check_streams()
         with one_of_the_streams():
             job = await submit(request, options)
             while not await until_ended(job, 1.0):
@@ -170,15 +173,12 @@ def create_app(config: Config) -> Guard:
     async def events(id: Id) -> Response:
         """Server-sent events: every improvement, then `end` with the whole record."""
         record = await found(id)
-        limit = one_of_the_streams()
-        limit.__enter__()
+        check_streams()
 
-        async def body() -> AsyncIterator[str]:
-            try:
+        async def body() -> AsyncIterator[str]:  # may never begin, if the client is gone by then
+            with one_of_the_streams():
                 async for message in stream(desk, id, record):
                     yield message
-            finally:
-                limit.__exit__(None, None, None)
 
         return StreamingResponse(body(), media_type="text/event-stream", headers={"cache-control": "no-store"})
 

@@ -47,7 +47,7 @@ class Desk:
             self.store.add(job.record(), request)
         except BaseException:
             with self._change:
-                self.queue.release(job.client)
+                self.queue.release(job)
             raise
         self._enqueue(job)
 
@@ -64,7 +64,7 @@ class Desk:
             self.store.save(job.record())
         except BaseException:
             with self._change:
-                self.queue.release(job.client)
+                self.queue.release(job)
             raise
         self._enqueue(job)
 
@@ -74,11 +74,10 @@ class Desk:
                 raise ConflictError("the service is shutting down")
             if job.id in self.active:
                 raise ConflictError("the job is on its way already")
-            self.queue.reserve(job.client, self.retry_after())
+            self.queue.reserve(job, self.retry_after())
 
     def _enqueue(self, job: Job) -> None:
         with self._change:
-            self.queue.release(job.client)
             self.queue.add(job)
             self.active[job.id] = job
             self._change.notify()

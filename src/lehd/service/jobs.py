@@ -6,7 +6,7 @@ import asyncio
 import math
 import secrets
 import time
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,7 @@ STATES = (QUEUED, RUNNING, PAUSED, DONE, STOPPED, FAILED, INTERRUPTED)
 ACTIVE = (QUEUED, RUNNING)  # kept in memory; all others are in the store alone
 RESUMABLE = (PAUSED, INTERRUPTED)
 
+MOST_BYTES = 1 << 30  # of matrices in the queue
 Waker = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 
 
@@ -116,26 +117,30 @@ class FairQueue:
     def __init__(self, limits: Limits):
         self.limits = limits
         self.lanes: OrderedDict[str, deque[Job]] = OrderedDict()  # the first one is next
-        self.reserved: Counter[str] = Counter()  # places of jobs that are still being written down
+        self.reserved: set[Job] = set()  # still being written down, but with a place
 
     def __len__(self) -> int:
-        return sum(map(len, self.lanes.values())) + self.reserved.total()
+        return sum(map(len, self.lanes.values())) + len(self.reserved)
 
-    def reserve(self, client: str, retry_after: float) -> None:
+    def reserve(self, job: Job, retry_after: float) -> None:
         """Hold a place; TooManyError if there is none."""
-        mine = len(self.lanes.get(client, ())) + self.reserved[client]
+        mine = len(self.lanes.get(job.client, ())) + sum(other.client == job.client for other in self.reserved)
         if mine >= self.limits.waiting_per_client:
             raise TooManyError(f"{mine} of your jobs are waiting already; try again later", retry_after)
         if len(self) >= self.limits.waiting:
             raise TooManyError(f"the queue is full ({len(self)} jobs are waiting); try again later", retry_after)
-        self.reserved[client] += 1
+        held = sum(other.problem.weight for other in [*self._in_turn(), *self.reserved])
+        if held and held + job.problem.weight > MOST_BYTES:
+            raise TooManyError(
+                "the matrices that are waiting take up all memory set aside; try again later", retry_after
+            )
+        self.reserved.add(job)
 
-    def release(self, client: str) -> None:
-        self.reserved[client] -= 1
-        if not self.reserved[client]:
-            del self.reserved[client]
+    def release(self, job: Job) -> None:
+        self.reserved.discard(job)
 
     def add(self, job: Job) -> None:
+        self.release(job)
         self.lanes.setdefault(job.client, deque()).append(job)
 
     def remove(self, job: Job) -> None:

@@ -72,6 +72,13 @@ class Problem:
     def name(self) -> str:
         return self.instances.names[0]
 
+    @property
+    def weight(self) -> int:
+        """Bytes of its matrices, which is what may be large."""
+        given = (self.labels.durations, self.labels.distances)
+        matrix = self.instances.matrix
+        return (0 if matrix is None else matrix.nbytes) + sum(each.nbytes for each in given if each is not None)
+
     def picture(self) -> dict[str, Any]:
         """What a page needs to draw it."""
         instances, labels = self.instances, self.labels

@@ -36,11 +36,11 @@ class Processes:
 
     def first_alone(self, work: Callable[[], T]) -> T:
         """The same work by all, but the first process does it before the others: they find what it has written."""
-        if self.count > 1 and not self.writes:
-            distributed.barrier()
+        if not self.writes:
+            self.agree(0.0)  # waits for the first one
         done = work()
-        if self.count > 1 and self.writes:
-            distributed.barrier()
+        if self.writes:
+            self.agree(0.0)
         return done
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:

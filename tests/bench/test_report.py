@@ -57,15 +57,17 @@ def test_measured_and_published_rows_of_a_table_are_told_apart():
 def test_a_report_of_everything(tmp_path):
     library = record("pr76", bench="tsplib", set="<100", nodes=76, paper_cost=11.2, paper_reference=10.0)
     peer = record("0", bench="peers", method="HGS", budget="1 s", version="0.1.0")
-    (tmp_path / "a.jsonl").write_text("".join(each.line() + "\n" for each in [*MEASURED, library, peer]))
+    many = [record(str(row), bench="peers", method="HGS", budget="1 s throughput") for row in range(3)]
+    (tmp_path / "a.jsonl").write_text("".join(each.line() + "\n" for each in [*MEASURED, library, peer, *many]))
     again = record("pr76", bench="tsplib", set="<100", nodes=76, cost=10.5)  # measured twice: the later file counts
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress((again.line() + "\n").encode()))
     (tmp_path / "notes.md").write_text("The machine was busy.\n")
     results = read_results([tmp_path])
-    assert len(results.records) == len(MEASURED) + 2
+    assert len(results.records) == len(MEASURED) + 5
     text = report(results, {"Tours": "tours.png"})
     assert "| pr76 | 76 | greedy | 10.5 | 10 | 5.000 | - | 2.00 | cpu, 1 thread |" in text
     assert "| HGS | 1 s | cpu, 1 thread | **10.000** (2s) |" in text
+    assert "| solver | seconds | on | small (TSP), 3 instances: gap % (s each) |" in text
     assert "![Tours](tours.png)" in text
     assert "\n\nThe machine was busy.\n\n## Uniform" in text
     assert "`a.jsonl`, `b.jsonl.gz`" in text

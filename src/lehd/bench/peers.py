@@ -25,7 +25,7 @@ import torch
 from lehd import __version__, problems
 from lehd.bench.items import Item, find_items
 from lehd.bench.machine import cpu_time, device_words
-from lehd.bench.peers_table import BENCH, peers_table
+from lehd.bench.peers_table import BENCH, TOGETHER, peers_table
 from lehd.bench.rivals import RIVALS, Routes, Work
 from lehd.bench.store import LEHD, Record, Store, in_seconds
 from lehd.bench.summary import summarise
@@ -41,7 +41,6 @@ from lehd.words import count
 
 SECONDS = (1.0, 10.0, 60.0)
 GRACE = 60.0  # seconds after which a solver that does not end is given up
-TOGETHER = "throughput"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from lehd.bench.summary import Summary, summarise
 from lehd.bench.text import NOTHING, duration, markdown, percent
 
 BENCH = "peers"
+TOGETHER = "throughput"  # in a budget: the instances of a set were solved together
 
 
 def peers_table(records: list[Record], missing: dict[str, str] | None = None) -> str:

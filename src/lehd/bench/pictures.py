@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from lehd import problems
 from lehd.bench.library import CASES, SHOWN, Case
 from lehd.bench.peers_table import BENCH as PEERS
+from lehd.bench.peers_table import TOGETHER
 from lehd.bench.store import LEHD, Record
 from lehd.bench.summary import Summary, summarise
 from lehd.io import read
@@ -65,7 +66,8 @@ def gap_over_time(records: list[Record]) -> Figure | None:
 
 def solvers_over_time(records: list[Record]) -> Figure | None:
     """lehd and the others, by what they need for an instance."""
-    peers = [each for each in summarise(r for r in records if r.bench == PEERS) if each.gap is not None]
+    alone = (record for record in records if record.bench == PEERS and not record.budget.endswith(TOGETHER))
+    peers = [each for each in summarise(alone) if each.gap is not None]
     curves = _by(peers, lambda each: (each.problem, each.set, each.method))
     return _curves(curves, "Solvers on the same instances") if curves else None
 
@@ -81,10 +83,12 @@ def _curves(curves: dict[tuple[str, ...], list[Summary]], title: str) -> Figure:
     """A panel for each problem and, where solvers are compared, set; a line for each last part of the key."""
     compared = any(summary.method != LEHD for points in curves.values() for summary in points)
     panels = list(dict.fromkeys(key[:2] if compared else key[:1] for key in curves))
+    labels = list(dict.fromkeys(key[len(panels[0]) :] for key in curves))
     figure, all_axes = _figure(len(panels), title)
     for axes, panel in zip(all_axes, panels, strict=True):
         inside = [(key, points) for key, points in curves.items() if key[: len(panel)] == panel]
-        for number, (key, points) in enumerate(inside):
+        for key, points in inside:
+            number = labels.index(key[len(panel) :])  # one colour in all panels
             seconds = [each.seconds / max(1, each.instances) for each in points]
             gaps = [each.gap for each in points if each.gap is not None]
             label = ", ".join(key[len(panel) :])
@@ -147,10 +151,15 @@ def _reference(case: Case) -> Path:
 
 
 def _figure(panels: int, title: str) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(5.2 * panels, 4.6), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+    columns = min(panels, 3)
+    rows = -(-panels // columns)
+    figure = Figure(figsize=(5.2 * columns, 4.2 * rows + 0.4), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=12, color=INK, x=0.01, ha="left")
-    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for unused in grid[panels:]:
+        unused.remove()
+    return figure, grid[:panels]
 
 
 def _finish(axes: Axes, title: str, x: str, y: str) -> None:

@@ -21,7 +21,7 @@ from lehd.bench import library
 from lehd.bench.compare import compare
 from lehd.bench.compare import table as comparison
 from lehd.bench.peers_table import BENCH as PEERS
-from lehd.bench.peers_table import peers_table
+from lehd.bench.peers_table import TOGETHER, peers_table
 from lehd.bench.published import PAPER, PaperTable, paper_tables
 from lehd.bench.speed import Speed, to_speeds
 from lehd.bench.speed import table as speed_table
@@ -228,7 +228,12 @@ def _peers(records: list[Record]) -> list[str]:
     )
     text += "over instances. The best of each budget is bold. Versions: "
     words = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
-    return [text + (words or NOTHING) + ".", peers_table(records)]
+    alone = [record for record in records if not record.budget.endswith(TOGETHER)]
+    together = [record for record in records if record.budget.endswith(TOGETHER)]
+    tables = [peers_table(alone)] if alone else []
+    if together:
+        tables += ["The instances of a set together, in the time that all of them have:", peers_table(together)]
+    return [text + (words or NOTHING) + ".", *tables]
 
 
 def _speeds(results: Results) -> list[str]:

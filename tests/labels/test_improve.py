@@ -139,6 +139,22 @@ def test_a_trained_model_finds_the_shortest_tours_of_small_instances(tmp_path):
     assert reached.mean() > 0.8
 
 
+def test_a_file_of_instances_alone_gets_labels(tmp_path):
+    instances = cvrp(7, 8)
+    arrays = {"coords": instances.coords, "demands": instances.demands, "capacity": instances.capacity}
+    np.savez(tmp_path / "bare.npz", **{name: tensor.numpy() for name, tensor in arrays.items()})
+    with pytest.raises(LehdError, match="--improve"):
+        load_labels(tmp_path / "bare.npz")
+    file, model = read_label_file(tmp_path / "bare.npz"), tiny_model(PROBLEMS["CVRP"])
+    assert not file.labelled.any()
+    with pytest.raises(LehdError, match="7 instances have no label"):
+        improve(file, tmp_path / "parts", model, CPU, SETTINGS, budget=-1)
+        write_merged(file, tmp_path / "parts", model, SETTINGS, tmp_path / "new.npz")
+    improve(file, tmp_path / "parts", model, CPU, SETTINGS)
+    assert write_merged(file, tmp_path / "parts", model, SETTINGS, tmp_path / "new.npz") == 7
+    assert len(load_labels(tmp_path / "new.npz")) == 7
+
+
 def test_mistakes_are_told(tmp_path):
     file = read_label_file(plain(tmp_path, tsp))
     with pytest.raises(LehdError, match="another problem"):

@@ -85,6 +85,9 @@ def load_labels(path: str | Path) -> Labelled:
 
         return read_foreign(path)
     arrays = read_arrays(path)
+    if "nodes" not in arrays and "tour" not in arrays:
+        hint = f"lehd label {path} FOLDER --improve WEIGHTS --merge FILE"
+        raise LehdError(f"{path}: no labels in it, neither nodes nor tour; `{hint}` would make them")
     try:
         labelled = from_plain(expand(path, arrays) if "recipe" in arrays else arrays)
     except KeyError as error:

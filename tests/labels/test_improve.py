@@ -147,8 +147,8 @@ def test_a_file_of_instances_alone_gets_labels(tmp_path):
         load_labels(tmp_path / "bare.npz")
     file, model = read_label_file(tmp_path / "bare.npz"), tiny_model(PROBLEMS["CVRP"])
     assert not file.labelled.any()
+    improve(file, tmp_path / "parts", model, CPU, SETTINGS, budget=-1)
     with pytest.raises(LehdError, match="7 instances have no label"):
-        improve(file, tmp_path / "parts", model, CPU, SETTINGS, budget=-1)
         write_merged(file, tmp_path / "parts", model, SETTINGS, tmp_path / "new.npz")
     improve(file, tmp_path / "parts", model, CPU, SETTINGS)
     assert write_merged(file, tmp_path / "parts", model, SETTINGS, tmp_path / "new.npz") == 7

@@ -58,5 +58,5 @@ def test_the_client(service, monkeypatch):
 
 def test_pictures_are_there():
     for document in (ROOT / "README.md", ROOT / "docs" / "service.md"):
-        for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", document.read_text()):
+        for picture in re.findall(r"(?:!\[[^\]]*\]\(|<img src=\")([^)\"]+)", document.read_text()):
             assert (document.parent / picture).is_file(), picture

@@ -6,6 +6,7 @@ With LEHD_SCREENSHOTS=folder the pictures in the documentation are taken again.
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import time
@@ -16,7 +17,7 @@ from PIL import Image
 
 from tests.cli.command import BAKERY, lehd_command
 from tests.service.browser import chromium, drop_file, launch
-from tests.service.requests import table
+from tests.service.requests import table, vroom
 
 if chromium() is None:
     pytest.skip("Chromium is not installed: the page is not tested", allow_module_level=True)
@@ -205,6 +206,7 @@ def test_pause_and_continue(page):
     assert number(page, "#cost") <= cost
     page.fill("#seconds", "1")
     page.click("#solve")  # the file itself again, its own distances included
+    page.locator("#pause").wait_for()
     expect(page.locator("#status")).to_contain_text("Done")
     assert number(page, "#cost").is_integer()
 
@@ -223,6 +225,18 @@ def test_compare_with_a_reference(page):
     expect(page.get_by_role("alert")).to_contain_text("not visited")
     page.fill("#known", "32")
     expect(page.locator("#gap")).to_have_text("+25.0 %")
+
+
+def test_vroom_json(page):
+    drop_file(page, "shops.json", json.dumps(vroom(jobs=6, vehicles=3)))
+    expect(page.locator("#caption")).to_contain_text("6 customers")
+    page.fill("#seconds", "1")
+    page.click("#solve")
+    expect(page.locator("#status")).to_contain_text("Done")
+    expect(page.locator("#routes li").first).to_contain_text("/ 10")
+    drop_file(page, "late.json", json.dumps(vroom(jobs=6) | {"shipments": [{}]}))
+    expect(page.get_by_role("alert")).to_contain_text("shipments: not solved here (pickups with deliveries)")
+    expect(page.locator("#caption")).to_contain_text("6 customers")  # what was there stays
 
 
 def test_a_map_of_the_globe(page, tmp_path):

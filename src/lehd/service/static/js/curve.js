@@ -21,7 +21,7 @@ export function drawCurve(svg, history, seconds, reference, brief) {
   const pad = (high - low || Math.abs(high) || 1) * 0.12;
   [low, high] = [low - pad, high + pad];
   const x = (s) => (s / end) * WIDTH;
-  const y = (cost) => HEIGHT - ((cost - low) / (high - low)) * HEIGHT;
+  const y = (cost) => HEIGHT - ((cost - low) / (high - low)) * (HEIGHT - 18); // the labels stand above
   let path = `M${x(history[0].seconds).toFixed(1)} ${y(first).toFixed(1)}`;
   for (const point of history.slice(1)) path += `H${x(point.seconds).toFixed(1)}V${y(point.cost).toFixed(1)}`;
   path += `H${WIDTH}`;

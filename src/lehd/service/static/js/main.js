@@ -21,7 +21,7 @@ async function solve() {
   const { problem, search, settings } = app;
   const seconds = numberIn("seconds");
   if (!(seconds > 0 && seconds <= settings.seconds)) throw new Refusal(0, `Seconds: expected a number up to ${brief(settings.seconds)}.`);
-  Object.assign(app, { history: [], spent: 0, clock: null, limit: seconds });
+  Object.assign(app, { spent: 0, clock: null, limit: seconds, stale: true });
   await search.start(problem.request(capacity(), numberIn("vehicles")), { time_limit: seconds });
   location.hash = `job=${search.id}`;
   $("problem").open = false; // room for what is found
@@ -39,7 +39,8 @@ function hear(kind, data) {
   }
   if (kind === "incumbent") {
     app.routeCosts = null;
-    app.history = [...app.history, ...data.history];
+    app.history = app.stale ? data.history : [...app.history, ...data.history];
+    app.stale = false;
     view.setRoutes(data.routes || [data.tour]);
     if (performance.now() - announced > QUIET) {
       announced = performance.now();

@@ -165,6 +165,8 @@ def test_a_paused_job_goes_on_from_its_best(desk):
     assert again.id == first.id
     assert again.before == 4.0
     assert again.iterations == 7
+    with pytest.raises(ConflictError, match="on its way already"):
+        desk.resume(record, job(time_limit=9))
     assert desk.take(1) == [again]
     with pytest.raises(ConflictError, match="only paused and interrupted"):
         desk.resume(desk.find(first.id), job())

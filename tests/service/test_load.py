@@ -24,7 +24,7 @@ def test_a_few_clients(service):
 
 @pytest.mark.soak
 def test_a_thousand_jobs_from_fifty_clients(tmp_path):
-    """With the limits as they are by default, but for the jobs of one minute."""
+    """With the limits as they are by default."""
     service = Service(tmp_path / "jobs.sqlite", "--device", "cpu", "--workers", "2").start()
     try:
         memory = []

@@ -16,7 +16,9 @@ from lehd.types import Instances, Result, Solution
 def answer(problem: Problem, result: Result) -> dict[str, Any]:
     """VROOM's summary, routes and steps. Durations are there where the request has a matrix of them, distances where
     it has a matrix of them or positions."""
-    routes = [_route(problem, number, visits) for number, visits in enumerate(closed_routes(result))]
+    given = problem.instances.demands
+    demands = None if given is None else given[0].tolist()
+    routes = [_route(problem, demands, number, visits) for number, visits in enumerate(closed_routes(result))]
     sums = ["service", "delivery"]
     sums += [key for key in ("duration", "distance") if routes and key in routes[0]]
     summary: dict[str, Any] = {"cost": result.cost, "routes": len(routes), "unassigned": 0}
@@ -53,10 +55,9 @@ def result_from(problem: Problem, solution: Solution, **known: Any) -> Result:
     return Result(problem.instances, solution, cost, **given)
 
 
-def _route(problem: Problem, number: int, visits: list[int]) -> dict[str, Any]:
+def _route(problem: Problem, demands: list[float] | None, number: int, visits: list[int]) -> dict[str, Any]:
     """One route; `visits` begins and ends at the depot."""
     labels, instances = problem.labels, problem.instances
-    demands = None if instances.demands is None else instances.demands[0].tolist()
     load = sum(demands[node] for node in visits) if demands else 0
     legs = {"duration": _matrix_legs(labels.durations, visits), "distance": _distance_legs(problem, visits)}
     known = {key: lengths for key, lengths in legs.items() if lengths is not None}

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lehd.errors import LehdError
@@ -42,14 +42,7 @@ class Desk:
     # ---- for requests
 
     def submit(self, job: Job, request: bytes) -> None:
-        self._reserve(job)
-        try:
-            self.store.add(job.record(), request)
-        except BaseException:
-            with self._change:
-                self.queue.release(job)
-            raise
-        self._enqueue(job)
+        self._take_in(job, lambda: self.store.add(job.record(), request))
 
     def resume(self, record: Record, job: Job) -> None:
         """Let a paused or interrupted job, put together again, go on from where it was."""
@@ -59,24 +52,22 @@ class Desk:
         job.seconds = job.before = record["seconds"]
         job.iterations = record["iterations"]
         job.incumbent, job.history, job.answer = record["incumbent"], record["history"], record["answer"]
-        self._reserve(job)
+        self._take_in(job, lambda: self.store.save(job.record()))
+
+    def _take_in(self, job: Job, write: Callable[[], None]) -> None:
+        """Put a job into the queue, once it is written down."""
+        with self._change:
+            if self.closing:
+                raise ConflictError("the service is shutting down")
+            if job.id in self.active or any(other.id == job.id for other in self.queue.reserved):
+                raise ConflictError("the job is on its way already")
+            self.queue.reserve(job, self.retry_after())
         try:
-            self.store.save(job.record())
+            write()
         except BaseException:
             with self._change:
                 self.queue.release(job)
             raise
-        self._enqueue(job)
-
-    def _reserve(self, job: Job) -> None:
-        with self._change:
-            if self.closing:
-                raise ConflictError("the service is shutting down")
-            if job.id in self.active:
-                raise ConflictError("the job is on its way already")
-            self.queue.reserve(job, self.retry_after())
-
-    def _enqueue(self, job: Job) -> None:
         with self._change:
             self.queue.add(job)
             self.active[job.id] = job

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import sqlite3
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -12,6 +15,8 @@ from lehd.service.bodies import BodyError
 from lehd.service.desk import ConflictError
 from lehd.service.jobs import TooManyError
 from lehd.service.vroom import in_words
+
+log = logging.getLogger("lehd.service")
 
 
 def answer_mistakes(app: FastAPI) -> None:
@@ -26,6 +31,11 @@ def answer_mistakes(app: FastAPI) -> None:
         if isinstance(error, BodyError):
             return complain(error.status, message, connection="close")
         return complain(409 if isinstance(error, ConflictError) else 422, message)
+
+    @app.exception_handler(sqlite3.Error)
+    async def not_stored(_: Request, error: sqlite3.Error) -> Response:
+        log.error("the jobs' database failed: %s", error)
+        return JSONResponse({"code": 1, "error": "the jobs' database cannot be used right now"}, 503)
 
     @app.exception_handler(RequestValidationError)
     async def bad_parameter(_: Request, error: RequestValidationError) -> Response:

@@ -133,7 +133,6 @@ def test_names_are_never_html(page):
 
 
 def test_drawing_by_mouse(page):
-    page.get_by_role("button", name="Add").click()
     box = page.locator("#map").bounding_box()
     for x, y in ((200, 200), (500, 220), (480, 500), (230, 480)):
         page.mouse.click(box["x"] + x, box["y"] + y)

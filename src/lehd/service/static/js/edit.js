@@ -19,8 +19,14 @@ export function setProblem(problem) {
   const tiled = problem.geographic && settings.tiles;
   view.scene.tiles = tiled ? (view.tiles ||= new Tiles(settings.tiles, () => view.refresh())) : null;
   $("credit").hidden = !(tiled && settings.tiles_credit);
+  chooseTool(problem.size ? "pan" : "add"); // an empty map waits for stops
   view.show(problem);
   refresh();
+}
+
+export function chooseTool(tool) {
+  app.hand.setTool(tool);
+  for (const button of document.querySelectorAll("button[data-tool]")) button.setAttribute("aria-pressed", String(button.dataset.tool === tool));
 }
 
 /** The drawing changed: what was found for it no longer holds. */

@@ -2,7 +2,7 @@
 
 import { Refusal, getJSON, getText, onKeyNeeded, post, query } from "./api.js";
 import { $, app, capacity, complain, demandOfNew, numberIn, say, shown } from "./app.js";
-import { edited, editable, generate, openExample, openFile, pointAt, setProblem, useTool } from "./edit.js";
+import { chooseTool, edited, editable, generate, openExample, openFile, pointAt, setProblem, useTool } from "./edit.js";
 import { Hand } from "./hand.js";
 import { refresh, tick } from "./panel.js";
 import { Problem } from "./problem.js";
@@ -110,20 +110,12 @@ function wireTheme() {
   });
 }
 
-function chooseTool(tool) {
-  app.hand.setTool(tool);
-  for (const button of document.querySelectorAll("button[data-tool]")) button.setAttribute("aria-pressed", String(button.dataset.tool === tool));
-}
-
 function wireButtons() {
   const onClick = (id, action) => $(id).addEventListener("click", shown(action));
   for (const button of document.querySelectorAll("button[data-tool]")) button.addEventListener("click", () => chooseTool(button.dataset.tool));
   for (const button of document.querySelectorAll("[data-example]")) button.addEventListener("click", shown(() => openExample(button.dataset.example)));
   for (const button of $("downloads").children) button.addEventListener("click", shown(() => download(button.dataset.format)));
-  onClick("clear", () => {
-    setProblem(new Problem(app.problem.kind));
-    chooseTool("add");
-  });
+  onClick("clear", () => setProblem(new Problem(app.problem.kind)));
   onClick("open", () => $("file").click());
   onClick("reference", () => $("reference-file").click());
   onClick("random", () => generate(false));
@@ -223,6 +215,7 @@ app.search = new Search(hear);
 app.list = new RouteList($("routes"), (number) => app.view.light(number), (number) => app.view.light(number));
 app.hand = new Hand(app.view, useTool, pointAt);
 app.view.show(app.problem);
+chooseTool("add");
 wireTheme();
 wireButtons();
 wireInputs();

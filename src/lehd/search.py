@@ -25,6 +25,7 @@ from lehd.words import count
 NEAREST = 100  # nodes in view where time is short: about as many as the models were trained on
 # Of the time left, what a first construction may take with all nodes in view, and with the nearest ones.
 CONSTRUCTION_SHARES: dict[int | None, float] = {None: 0.25, NEAREST: 0.7}
+WHOLE_PARTS = 200  # nodes of a partial solution of which RRC shows all: of longer ones it tries more in the same time
 ITERATION_SHARE = 0.1  # of the time left when RRC begins: what the longest iteration may take
 USUAL_LENGTH = 100  # of partial solutions, where time does not allow to reconstruct longer ones everywhere at once
 
@@ -147,7 +148,7 @@ class Search:
         steps = self.instances.num_nodes - self.problem.first_node
         if speed is not None:
             rows, left = len(self.instances) * select.width, self.stop.time_left()
-            views = dict.fromkeys([nearest or self._view(steps), NEAREST])
+            views = dict.fromkeys([nearest or self._view(steps, self.problem.whole_up_to), NEAREST])
             affordable = [
                 view
                 for view in views
@@ -183,9 +184,10 @@ class Search:
         needed = 3e-4 * min(nodes, 1000) + 4e-8 * len(self.instances) * nodes * min(nodes, 1000)  # seconds, on a CPU
         return self.problem.cheap_start(self.instances, hurried=needed > 0.3 * self.stop.time_left())
 
-    def _view(self, nodes: int) -> int | None:
+    @staticmethod
+    def _view(nodes: int, whole_up_to: int = WHOLE_PARTS) -> int | None:
         """How many of so many nodes the model should see; None: all."""
-        return None if nodes <= self.problem.whole_up_to else NEAREST
+        return None if nodes <= whole_up_to else NEAREST
 
     def _plan(self, speed: Speed | None) -> Plan:
         """How to reconstruct: as the paper does, or so that the time left is enough for many iterations."""

@@ -90,3 +90,19 @@ def test_the_papers_size():
 def test_impossible_sizes_are_refused(wrong):
     with pytest.raises(LehdError):
         ModelConfig(**wrong)
+
+
+def test_half_precision_of_the_layers_leaves_positions_and_scores_exact():
+    """A CPU's half precision stands in for a GPU's. In it, positions near 1 are 0.004 apart."""
+    model = LEHD(ModelConfig(dim=32, heads=4, feed_forward=64, decoder_layers=2))
+    instances = tsp(2, 12)
+    near = torch.full((1, 12, 2), 0.9)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        moved = model.encode(near + 1e-4) - model.encode(near)
+        problem = of(instances)
+        state = problem.initial_state(instances)
+        embeddings = model.encode(problem.features(instances, True))
+        logits = model.score(embeddings, state, problem.context(instances, state))
+    assert moved.abs().amin(1).max() > 1e-6
+    assert embeddings.dtype == logits.dtype == torch.float32
+    assert (logits != logits.bfloat16().float()).any()

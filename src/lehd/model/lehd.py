@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from lehd.errors import LehdError
 from lehd.model.attention import AttentionLayer
 from lehd.model.fused import fusable, run_fused
+from lehd.model.precision import exactly
 from lehd.types import State
 
 NORMS = ("none", "batch", "instance")
@@ -75,7 +76,9 @@ class LEHD(nn.Module):
 
     def encode(self, features: Tensor) -> Tensor:
         """Node embeddings (B, N, D) of features (B, N, F)."""
-        return run([self.encoder], self.embedding(features))
+        with exactly(features):
+            nodes = self.embedding(features)
+        return run([self.encoder], nodes)
 
     def score(self, embeddings: Tensor, state: State, context: Tensor) -> Tensor:
         """Logits (R, U, K) of the actions of every available node, for resources (R, C)."""
@@ -83,10 +86,12 @@ class LEHD(nn.Module):
         # One look-up in all instances' nodes: the gradient of indexing by two tensors is many times slower.
         places = state.instance[:, None] * embeddings.shape[1] + nodes
         seen = embeddings.flatten(0, 1).index_select(0, places.flatten()).view(*nodes.shape, -1)  # (R, 2 + U, D)
-        start = self.start(torch.cat([seen[:, 0], context], 1))
-        destination = self.destination(torch.cat([seen[:, 1], context], 1))
-        x = torch.cat([start[:, None], destination[:, None], seen[:, 2:]], 1)
-        logits: Tensor = self.head(run(self.decoder, x)[:, 2:])
+        with exactly(seen):
+            start = self.start(torch.cat([seen[:, 0], context], 1))
+            destination = self.destination(torch.cat([seen[:, 1], context], 1))
+        x = run(self.decoder, torch.cat([start[:, None], destination[:, None], seen[:, 2:]], 1))
+        with exactly(x):
+            logits: Tensor = self.head(x[:, 2:])
         return logits
 
 

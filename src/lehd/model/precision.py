@@ -20,12 +20,18 @@ _kept: ContextVar[dict[int, list[Tensor]] | None] = ContextVar("half_copies", de
 
 @contextmanager
 def arithmetic(device: torch.device) -> Iterator[None]:
-    """On a GPU matrix products in bfloat16 and everything that is added up in single precision; single elsewhere."""
+    """On a GPU the layers' matrix products in bfloat16, all else in single precision; on a CPU single throughout."""
     with (
         torch.autocast(device.type, dtype=HALF, enabled=device.type == "cuda"),
         sdpa_kernel(BACKENDS, set_priority=True),
     ):
         yield
+
+
+def exactly(tensor: Tensor) -> torch.autocast:
+    """Within it, everything in single precision: a position in half precision is off by as much as neighbours are apart
+    in large instances, and scores that differ become equal."""
+    return torch.autocast(tensor.device.type, enabled=False)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ DEPOT_STARTS = 0.3  # share of the via-depot decisions that training also shows 
 class CVRP(Problem):
     name = "CVRP"
     num_features, num_resources, actions_per_node = 3, 1, 2
-    whole_up_to, longest_in_time = 1000, 100  # the next route may begin far away
+    whole_up_to, longest_in_time = 200, 100
     fixed_in_suffix, first_node = 0, 1  # node 0 is the depot
 
     def features(self, instances: Instances, box: bool) -> Tensor:

@@ -55,11 +55,8 @@ def draw_all(
 
 def gap_over_time(records: list[Record]) -> Figure | None:
     """The points of the runs on uniform sets."""
-    summaries = [each for each in summarise(records) if each.gap is not None]
-    uniform = {record.set for record in records if record.bench == "uniform"}
-    curves = _by(
-        [each for each in summaries if each.set in uniform], lambda each: (each.problem, each.set, each.device)
-    )
+    points = [each for each in summarise(r for r in records if r.bench == "uniform") if each.gap is not None]
+    curves = _by(points, lambda each: (each.problem, each.set, each.device))
     curves = {key: points for key, points in curves.items() if len(points) > 1}
     return _curves(curves, "Uniform sets: greedy, then RRC") if curves else None
 

@@ -26,6 +26,7 @@ NEAREST = 100  # nodes in view where time is short: about as many as the models 
 # Of the time left, what a first construction may take with all nodes in view, and with the nearest ones.
 CONSTRUCTION_SHARES: dict[int | None, float] = {None: 0.25, NEAREST: 0.7}
 WHOLE_PARTS = 200  # nodes of a partial solution of which RRC shows all: of longer ones it tries more in the same time
+CHEAP = "the search started from insertion, not from a solution of the model"
 ITERATION_SHARE = 0.1  # of the time left when RRC begins: what the longest iteration may take
 USUAL_LENGTH = 100  # of partial solutions, where time does not allow to reconstruct longer ones everywhere at once
 
@@ -100,6 +101,7 @@ class Search:
         self.first_cost: float | None = None
         self.iteration = 0
         self.interrupted = False
+        self.cheap = torch.zeros(len(instances), dtype=torch.bool)  # which searches did not start from the model
 
     def run(self, start: Solution | None, interrupted: bool = False) -> None:
         """Search until the stop; if the user has interrupted already, only take the start or a cheap one."""
@@ -158,6 +160,8 @@ class Search:
                 self._keep(self._cheap_start())
                 return
             nearest = affordable[0]
+        elif not self.stop.iterations:  # whoever counts iterations wants the paper's way
+            nearest = nearest or self._view(steps, self.problem.whole_up_to)
         draws = [self.rng.randrange(self.instances.num_nodes) for _ in range(len(self.instances))]
         state = self.problem.initial_state(self.instances, torch.tensor(draws, device=self.instances.device))
         try:
@@ -177,9 +181,12 @@ class Search:
             return constructed
         cheap = self._cheap_start()
         objective = [self.problem.objective(self.instances, *self.problem.path(each)) for each in (cheap, constructed)]
-        return cheap.where(objective[0] < objective[1], constructed)
+        better = objective[0] < objective[1]
+        self.cheap = better.cpu()
+        return cheap.where(better, constructed)
 
     def _cheap_start(self) -> Solution:
+        self.cheap = torch.ones_like(self.cheap)
         nodes = self.instances.num_nodes
         needed = 3e-4 * min(nodes, 1000) + 4e-8 * len(self.instances) * nodes * min(nodes, 1000)  # seconds, on a CPU
         return self.problem.cheap_start(self.instances, hurried=needed > 0.3 * self.stop.time_left())
@@ -260,6 +267,11 @@ class Search:
         costs = self.problem.cost(self.given, solution).tolist()
         too_many = self.problem.routes_too_many(self.given, solution)
         excess = [0] * len(costs) if too_many is None else too_many.tolist()
+        notes: list[tuple[str, ...]] = [(CHEAP,) if cheap else () for cheap in self.cheap.tolist()]
+        notes = [
+            (*note, f"the fleet limit was not met: {count(extra, 'route')} too many") if extra else note
+            for note, extra in zip(notes, excess, strict=True)
+        ]
         return [
             Result(
                 instance=self.given.rows(slice(row, row + 1)),
@@ -271,7 +283,7 @@ class Search:
                 seed=seed,
                 model=model,
                 interrupted=self.interrupted,
-                notes=(f"the fleet limit was not met: {count(excess[row], 'route')} too many",) if excess[row] else (),
+                notes=notes[row],
             )
             for row, cost in enumerate(costs)
         ]

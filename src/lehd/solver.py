@@ -68,7 +68,8 @@ def solve(
     start       a solution to improve: a Solution, a tour from 0, or routes of customers 1..n
     longest     the longest partial solution that is reconstructed; by default all nodes, or what the time allows
     parallel    reconstruct as many disjoint partial solutions at once as fit; by default with a time limit only
-    nearest     show the model so many near nodes instead of all; by default all, or 100 if that saves needed time
+    nearest     show the model so many near nodes instead of all; by default, unless `rrc` says how long to search, 100
+                where that is better (large instances) or saves needed time
     model       weights: a file, or a loaded model; by default those the package ships
     seed        the same seed and number of iterations give the same result on the same device
     device      "cpu", "cuda", …; by default a GPU if there is one

@@ -14,22 +14,23 @@ class Recorder:
     """Records work whose pieces always have the same shapes. Recordings share memory: none of them may hold on to what
     it allocates, but for what somebody keeps a reference to."""
 
-    def __init__(self, generator: torch.Generator | None = None):
+    def __init__(self, device: torch.device, generator: torch.Generator | None = None):
         self.generator = generator  # draws other numbers at every replay
-        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self.pool = torch.cuda.graph_pool_handle()
 
     def record(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         """The work is not done yet: `replay()` does it. It must have been done before, so that all is in place."""
+        device = self.stream.device
         graph = torch.cuda.CUDAGraph()
         if self.generator is not None:
             graph.register_generator_state(self.generator)
-        self.stream.wait_stream(torch.cuda.current_stream())
+        self.stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(self.stream):
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
             try:
                 work()
             finally:
                 graph.capture_end()
-        torch.cuda.current_stream().wait_stream(self.stream)
+        torch.cuda.current_stream(device).wait_stream(self.stream)
         return graph

@@ -30,7 +30,7 @@ class Replays:
 
     def __init__(self, model: LEHD, problem: Problem, record: Callable[[Callable[[], None]], Recording] | None = None):
         self.model, self.problem = model, problem
-        self.record = record or Recorder().record
+        self.record = record or Recorder(model.head.weight.device).record
         self.seen: set[Hashable] = set()
         self.recorded: dict[Hashable, _Recorded] = {}
         self.steps = 0  # of all recordings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 
 import torch
@@ -22,6 +22,7 @@ _kept: ContextVar[dict[int, list[Tensor]] | None] = ContextVar("half_copies", de
 def arithmetic(device: torch.device) -> Iterator[None]:
     """On a GPU the layers' matrix products in bfloat16, all else in single precision; on a CPU single throughout."""
     with (
+        torch.cuda.device(device) if device.type == "cuda" else nullcontext(),  # where kernels are launched
         torch.autocast(device.type, dtype=HALF, enabled=device.type == "cuda"),
         sdpa_kernel(BACKENDS, set_priority=True),
     ):

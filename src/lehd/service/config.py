@@ -68,8 +68,11 @@ class Config:
         """The scheme and host that tiles come from."""
         if self.tiles is None:
             return None
-        url = urlsplit(self.tiles)
-        plain = all(sign.isalnum() or sign in ".-:[]" for sign in url.netloc)
+        try:
+            url = urlsplit(self.tiles)
+        except ValueError:
+            return None
+        plain = bool(url.netloc) and all(sign.isalnum() or sign in ".-:[]" for sign in url.netloc)
         whole = all(part in self.tiles for part in ("{z}", "{x}", "{y}"))
         return f"{url.scheme}://{url.netloc}" if url.scheme in ("http", "https") and plain and whole else None
 
@@ -79,7 +82,7 @@ class Config:
         whose names were made to point at this machine."""
         if self.host not in LOOPBACK and not self.hosts:
             return None
-        return frozenset([*LOOPBACK, self.host, *self.hosts])
+        return frozenset([*LOOPBACK, *(name.lower() for name in (self.host, *self.hosts))])
 
     def batch_on(self, device: str) -> int:
         return self.batch or (64 if device.startswith("cuda") else 1)

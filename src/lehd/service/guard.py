@@ -91,19 +91,19 @@ class Guard:
         if allowed is not None and host_name(host) not in allowed:
             return 421, "Host: not a name of this service; `lehd serve --allow-host` adds one", {}
         origin = headers.get(b"origin")
-        if origin is not None and scope["method"] not in ("GET", "HEAD") and urlsplit(origin).netloc != host:
+        if origin is not None and scope["method"] not in ("GET", "HEAD") and origin.partition("://")[2] != host:
             return 403, "Origin: pages of other sites may not use this service", {}
         path = scope["path"]
         given = key_of(headers)
         mine = hashlib.sha256(given.encode("utf-8", "replace")).digest()
         known = any(hmac.compare_digest(mine, key) for key in self.keys)
-        if self.keys and not known and path not in OPEN and not path.startswith("/static/"):
-            return 401, "expected an API key: Authorization: Bearer KEY", {"www-authenticate": "Bearer"}
         client = f"key {mine.hex()[:12]}" if known else (scope.get("client") or ("unknown",))[0]
         scope["lehd.client"] = client
-        wait = self.rate.wait(client)
+        wait = self.rate.wait(client)  # before the key is asked for, so that nobody can try many
         if wait:
             return 429, "too many requests; slow down", {"retry-after": str(int(wait) + 1)}
+        if self.keys and not known and path not in OPEN and not path.startswith("/static/"):
+            return 401, "expected an API key: Authorization: Bearer KEY", {"www-authenticate": "Bearer"}
         length = headers.get(b"content-length", "0")
         if not length.isdigit():
             return 400, "Content-Length: expected a number", {}

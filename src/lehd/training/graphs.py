@@ -18,7 +18,7 @@ class StepGraphs:
     """Everything a step changes must live outside of it; what it allocates is gone after it."""
 
     def __init__(self, generator: torch.Generator):
-        self.recorder = Recorder(generator)
+        self.recorder = Recorder(generator.device, generator)
         self.graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
         self.seen = 0
 

@@ -6,20 +6,26 @@ from statistics import mean
 
 import pytest
 
-from lehd.bench.library import cvrplib_cases, measure, tsplib_cases
+from lehd.bench.library import cvrplib_cases, run_library, tsplib_cases
+from lehd.bench.sets import Options
+from lehd.bench.store import Store
+from lehd.bench.watch import Watch
 
 DATA = os.environ.get("LEHD_DATA")
 pytestmark = [pytest.mark.soak, pytest.mark.skipif(DATA is None, reason="LEHD_DATA names no folder of benchmark files")]
 
 
+class Tell(Watch):
+    def measured(self, records):
+        for record in records:
+            print(f"{record.instance:12} {record.gap:7.3f} % after {record.iterations} iterations", flush=True)
+
+
 def mean_gap(cases):
-    gaps = []
-    for case in cases:
-        record = measure(case, time_limit=10, device="cpu")
-        gaps.append(record["gap"])
-        print(f"{record['instance']:12} {record['gap']:7.3f} % after {record['iterations']} iterations", flush=True)
-    print(f"mean of {len(gaps)}: {mean(gaps):.3f} %")
-    return mean(gaps)
+    records = run_library(cases, Options(device="cpu"), Store(), Tell(), time_limit=10)
+    gap = mean(record.gap for record in records)
+    print(f"mean of {len(records)}: {gap:.3f} %")
+    return gap
 
 
 def test_small_tsplib_files_in_ten_seconds():

@@ -146,6 +146,7 @@ def test_a_plan_that_needs_too_many_vehicles(service):
     record = service.wait_for(identity, "failed")
     assert "3 routes" in record["error"]
     assert len(record["incumbent"]["routes"]) == 3
+    assert record["answer"] is None  # no vehicles are made up
     request["vehicles"] = request["vehicles"][:1]
     response = service.client.post("/jobs", json=request)
     assert response.status_code == 422  # known at once

@@ -190,6 +190,16 @@ def test_too_few_vehicles_fail_but_keep_the_plan(desk):
     assert record["incumbent"] is not None
 
 
+def test_too_few_vehicles_are_told_of_a_stopped_job_too(desk):
+    submit(desk, first := job())
+    desk.take(1)
+    desk.end(first.id, STOPPED)
+    desk.finish(first, ended(first, interrupted=True, error="vehicles: 3 routes, 2 vehicles"))
+    record = desk.find(first.id)
+    assert record["state"] == STOPPED
+    assert record["error"] == "vehicles: 3 routes, 2 vehicles"
+
+
 def test_closing_marks_what_waits(desk):
     submit(desk, first := job())
     desk.close()

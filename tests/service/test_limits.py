@@ -8,6 +8,7 @@ import socket
 import time
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from lehd.errors import LehdError
@@ -106,6 +107,40 @@ def test_compressed_bodies_are_not_unpacked(plain):
     refused(plain.post("/jobs", content=b"\x1f\x8b" + b"0" * 100, headers={"content-encoding": "gzip"}), 415)
 
 
+def test_a_form_is_told_to_send_the_file_itself(plain):
+    error = refused(plain.post("/jobs", files={"file": SQUARE.encode()}), 415)
+    assert error == "Content-Type: forms are not taken; expected the file itself as the body"
+
+
+def test_bodies_on_their_way_have_a_bound(idle):
+    client = idle(Limits(body_mb=0.1))  # four times that for one client
+    head = b"POST /inspect HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(raw(client)).sendall(head + b" " * 99_000)
+        large = SQUARE + "\n" * 50_000
+        until(lambda: client.post("/inspect", content=large).status_code == 429)
+        response = client.post("/inspect", content=large)
+        assert "too many large bodies" in refused(response, 429)
+        assert int(response.headers["retry-after"]) >= 1
+        with other_client(client) as other:
+            assert other.post("/inspect", content=large).status_code == 200
+        goes_on(client)
+    until(lambda: client.post("/inspect", content=large).status_code == 200)  # they hung up: there is room again
+
+
+def test_one_client_does_not_take_all_streams(idle):
+    client = idle(Limits(streams=3, streams_per_client=2))
+    path = f"/jobs/{client.post('/jobs', content=SQUARE).json()['id']}/events"
+    with client.stream("GET", path) as one, client.stream("GET", path) as two, other_client(client) as other:
+        for each in (one, two):
+            assert next(each.iter_lines()) == "event: state"  # it has begun
+        refused(client.get(path), 429)
+        with other.stream("GET", path) as three:
+            assert next(three.iter_lines()) == "event: state"
+            refused(other.get(path), 429)
+
+
 def test_too_many_nodes_and_too_much_time(idle):
     client = idle(Limits(nodes=50, seconds=5))
     assert "51 nodes; expected at most 50" in refused(client.post("/jobs", content=table(51)), 422)
@@ -169,14 +204,23 @@ def test_keys(idle):
         assert client.post("/jobs", content=SQUARE, headers=headers).status_code == 201
 
 
+def test_keys_cannot_be_tried_quickly(idle):
+    client = idle(Limits(requests_per_second=2), keys=("first-secret",))
+    codes = [client.get("/metrics", headers={"x-api-key": f"guess {number}"}).status_code for number in range(10)]
+    assert codes[:4] == [401] * 4
+    assert 429 in codes
+    assert client.get("/metrics", headers={"x-api-key": "first-secret"}).status_code == 200  # who knows it goes on
+
+
 def test_other_sites_may_not_use_it(idle):
     client = idle()
     refused(client.get("/health", headers={"host": "evil.example"}), 421)
     refused(client.post("/jobs", content=SQUARE, headers={"origin": "http://evil.example"}), 403)
-    refused(client.post("/jobs", content=SQUARE, headers={"origin": "null"}), 403)
+    for origin in ("null", "http://[", "[", "://", ""):
+        refused(client.post("/jobs", content=SQUARE, headers={"origin": origin}), 403)
     mine = f"http://{client.base_url.netloc.decode()}"
     assert client.post("/jobs", content=SQUARE, headers={"origin": mine}).status_code == 201
-    assert idle(hosts=("routes.example",)).get("/health", headers={"host": "routes.example:80"}).status_code == 200
+    assert idle(hosts=("Routes.example",)).get("/health", headers={"host": "routes.example:80"}).status_code == 200
 
 
 def test_headers_of_every_answer(idle):
@@ -197,6 +241,8 @@ def test_headers_of_every_answer(idle):
         "https://a b/{z}/{x}/{y}",
         "https://t/{z}/{x}",
         "https://t;script-src/{z}{x}{y}",
+        "https:///{z}/{x}/{y}",
+        "https://[t/{z}/{x}/{y}",
     ],
 )
 def test_tiles_must_be_an_address(url):
@@ -227,6 +273,19 @@ def raw(client) -> socket.socket:
     return socket.create_connection((url.hostname, url.port), timeout=20)
 
 
+def other_client(client) -> httpx.Client:
+    """The same service, seen from another address."""
+    transport = httpx.HTTPTransport(local_address="127.0.0.2")
+    return httpx.Client(base_url=client.base_url, transport=transport, timeout=30)
+
+
+def until(true) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def everything(connection: socket.socket) -> bytes:
     found = b""
     with contextlib.suppress(ConnectionResetError):
@@ -245,6 +304,18 @@ def test_slow_clients_are_let_go(idle):
         answer = everything(body)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b"did not arrive within 0.7 seconds" in answer
+    goes_on(client)
+
+
+def test_who_does_not_take_an_answer_is_let_go(idle):
+    client = idle(Limits(reading_seconds=0.5))
+    body = json.dumps(vroom()).encode() + b" " * 15_000_000
+    identity = client.post("/jobs", content=body).json()["id"]
+    with raw(client) as connection:
+        connection.sendall(f"GET /jobs/{identity}/request HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        time.sleep(3)
+        assert len(everything(connection)) < len(body)  # what the system had in its buffers, then the end
+    assert len(client.get(f"/jobs/{identity}/request").content) == len(body)
     goes_on(client)
 
 

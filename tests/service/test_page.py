@@ -195,7 +195,14 @@ def test_pause_and_continue(page):
     page.click("#pause")
     expect(page.locator("#status")).to_contain_text("Paused")
     cost = number(page, "#cost")
+    points = page.evaluate("lehd.history.length")
     page.click("#resume")
+    page.locator("#pause").wait_for()
+    expect(page.locator("#status")).to_contain_text("Improving")
+    page.wait_for_timeout(300)
+    seconds = page.evaluate("lehd.history.map((point) => point.seconds)")
+    assert len(seconds) >= points
+    assert seconds == sorted(set(seconds))  # the curve goes on; it does not begin again
     expect(page.locator("#status")).to_contain_text("Done")
     assert number(page, "#cost") <= cost
     page.reload()  # the job is in the address
@@ -208,6 +215,19 @@ def test_pause_and_continue(page):
     page.locator("#pause").wait_for()
     expect(page.locator("#status")).to_contain_text("Done")
     assert number(page, "#cost").is_integer()
+
+
+def test_what_is_changed_while_a_job_is_sent_stays_changed(page):
+    page.get_by_role("button", name="Harbour tour").click()
+    expect(page.locator("#caption")).to_contain_text("120 stops")
+    sent, ended = [], []
+    page.on("response", lambda response: "/jobs?" in response.url and sent.append(response))
+    page.on("requestfinished", lambda request: request.method == "DELETE" and ended.append(request))
+    page.evaluate("document.getElementById('solve').click(); document.getElementById('clear').click()")
+    wait_until(lambda: page.wait_for_timeout(50) or (sent and ended))
+    assert ended[0].url.endswith(sent[0].json()["id"])  # the job that nobody wants any more is stopped
+    assert page.evaluate("[lehd.problem.size, lehd.view.scene.routes.length, lehd.search.id]") == [0, 0, None]
+    expect(page.locator("#result")).to_be_hidden()
 
 
 def test_compare_with_a_reference(page):

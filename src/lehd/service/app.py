@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib import resources
@@ -21,7 +22,7 @@ from lehd import __version__
 from lehd.errors import LehdError
 from lehd.io.text import decode
 from lehd.service import schemas
-from lehd.service.bodies import Order, read_body
+from lehd.service.bodies import Bodies, Order
 from lehd.service.config import Config
 from lehd.service.desk import ConflictError, Desk
 from lehd.service.events import stream, until_ended
@@ -56,7 +57,8 @@ def create_app(config: Config) -> Guard:
     begun = time.monotonic()
     submissions = Rate(config.limits.jobs_per_minute / 60, config.limits.jobs_per_minute)
     parsing = anyio.CapacityLimiter(PARSING)
-    streams = 0
+    bodies = Bodies(config.limits)
+    streams: Counter[str] = Counter()  # by client
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -82,21 +84,23 @@ def create_app(config: Config) -> Guard:
         """Out of the way of other requests."""
         return await anyio.to_thread.run_sync(function, *arguments, limiter=parsing)
 
-    def check_streams() -> None:
-        if streams >= config.limits.streams:
+    def check_streams(request: Request) -> None:
+        mine, limits = streams[request.scope["lehd.client"]], config.limits
+        if mine >= limits.streams_per_client or streams.total() >= limits.streams:
             raise TooManyError("too many clients are waiting for events or answers; try again later", 5)
 
     @contextmanager
-    def one_of_the_streams() -> Iterator[None]:
-        nonlocal streams
-        streams += 1
+    def one_of_the_streams(request: Request) -> Iterator[None]:
+        client = request.scope["lehd.client"]
+        streams[client] += 1
         try:
             yield
         finally:
-            streams -= 1
+            streams[client] -= 1
+            if not streams[client]:
+                del streams[client]
 
-    async def order_of(request: Request, options: Options) -> Order:
-        body = await read_body(request, config.limits)
+    def order_of(body: bytes, request: Request, options: Options) -> Order:
         return Order.of(body, request.headers.get("content-type", ""), options)
 
     async def submit(request: Request, options: Options) -> Job:
@@ -104,9 +108,10 @@ def create_app(config: Config) -> Guard:
         wait = submissions.wait(client)
         if wait:
             raise TooManyError(f"more than {config.limits.jobs_per_minute} jobs a minute; slow down", wait)
-        order = await order_of(request, options)
-        job: Job = await in_thread(order.job, client, config)
-        await anyio.to_thread.run_sync(desk.submit, job, order.pack())
+        async with bodies.read(request) as body:
+            order = order_of(body, request, options)
+            job: Job = await in_thread(order.job, client, config)
+            await anyio.to_thread.run_sync(desk.submit, job, order.pack())
         return job
 
     async def found(identity: str) -> Record:
@@ -130,14 +135,14 @@ def create_app(config: Config) -> Guard:
     @app.post("/solve", openapi_extra=BODY, responses=errors(schemas.Answer, 400, 408, 413, 415, 422, 429))
     async def solve(request: Request, options: Query_) -> Response:
         """Solve and answer when done. Whoever hangs up stops the search."""
-        check_streams()
-        with one_of_the_streams():
+        check_streams(request)
+        with one_of_the_streams(request):
             job = await submit(request, options)
             while not await until_ended(job, 1.0):
                 if await request.is_disconnected():
                     await anyio.to_thread.run_sync(desk.end, job.id, STOPPED)
                     await until_ended(job, ENDING)
-        if job.state == FAILED:
+        if job.error and job.state in (FAILED, STOPPED):
             raise LehdError(job.error)
         if job.answer is None:
             return JSONResponse({"code": 1, "error": job.error or f"the job is {job.state}", "id": job.id}, 503)
@@ -155,11 +160,11 @@ def create_app(config: Config) -> Guard:
         headers = {"location": f"/jobs/{job.id}"}
         return JSONResponse(desk.find(job.id) or job.record(), 201, headers=headers)
 
-    @app.post("/inspect", openapi_extra=BODY, responses=errors(schemas.Picture, 400, 408, 413, 415, 422))
+    @app.post("/inspect", openapi_extra=BODY, responses=errors(schemas.Picture, 400, 408, 413, 415, 422, 429))
     async def inspect(request: Request, options: Query_) -> Response:
         """What a problem looks like, without solving it."""
-        order = await order_of(request, options)
-        problem, _ = await in_thread(order.problem, config.limits)
+        async with bodies.read(request) as body:
+            problem, _ = await in_thread(order_of(body, request, options).problem, config.limits)
         return JSONResponse(problem.picture())
 
     # ---- jobs
@@ -170,13 +175,13 @@ def create_app(config: Config) -> Guard:
         return JSONResponse(await found(id))
 
     @app.get("/jobs/{id}/events", response_class=Response, responses={**errors(None, 404, 422, 429), 200: STREAM})
-    async def events(id: Id) -> Response:
+    async def events(request: Request, id: Id) -> Response:
         """Server-sent events: every improvement, then `end` with the whole record."""
         record = await found(id)
-        check_streams()
+        check_streams(request)
 
         async def body() -> AsyncIterator[str]:  # may never begin, if the client is gone by then
-            with one_of_the_streams():
+            with one_of_the_streams(request):
                 async for message in stream(desk, id, record):
                     yield message
 
@@ -243,12 +248,14 @@ def create_app(config: Config) -> Guard:
         return Response(text, media_type=kind, headers=headers)
 
     @app.post(
-        "/jobs/{id}/check", openapi_extra=SOLUTION_BODY, responses=errors(schemas.Checked, 400, 404, 408, 413, 422)
+        "/jobs/{id}/check",
+        openapi_extra=SOLUTION_BODY,
+        responses=errors(schemas.Checked, 400, 404, 408, 413, 415, 422, 429),
     )
     async def check(request: Request, id: Id, format: Annotated[Literal["sol", "tour", "json"], Query()]) -> Response:
         """Measure a solution of your own against the job's problem."""
-        body = await read_body(request, config.limits)
-        return JSONResponse(await in_thread(checked, await problem_of(id), decode(body), format))
+        async with bodies.read(request) as body:
+            return JSONResponse(await in_thread(checked, await problem_of(id), decode(body), format))
 
     # ---- about the service
 
@@ -262,7 +269,7 @@ def create_app(config: Config) -> Guard:
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Counters for Prometheus."""
-        text = metrics_text(desk, workers, guard, streams, begun)
+        text = metrics_text(desk, workers, guard, streams.total(), begun)
         return Response(text, media_type="text/plain; version=0.0.4")
 
     @app.get("/config")

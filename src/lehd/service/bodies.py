@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from starlette.requests import ClientDisconnect, Request
@@ -11,9 +14,11 @@ from starlette.requests import ClientDisconnect, Request
 from lehd.errors import LehdError
 from lehd.io.text import decode
 from lehd.service.config import Config, Limits
-from lehd.service.jobs import Job
+from lehd.service.jobs import Job, TooManyError
 from lehd.service.task import DEFAULT_NAME, Options, Problem, parse_text
 from lehd.service.vroom import parse_vroom
+
+MOST_HELD, MOST_OF_ONE = 16, 4  # bodies of the largest size in memory at once, and those of one client
 
 
 class BodyError(LehdError):
@@ -24,27 +29,51 @@ class BodyError(LehdError):
         self.status = status
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise BodyError(415, "Content-Encoding: compressed bodies are not taken; expected the plain one")
-    chunks: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(limits.body_seconds):
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size > limits.body_bytes:
-                    raise too_large(limits)
-                chunks.append(chunk)
-    except TimeoutError:
-        raise BodyError(408, f"the body did not arrive within {limits.body_seconds:g} seconds") from None
-    except ClientDisconnect:
-        raise BodyError(400, "the body ended early") from None
-    return b"".join(chunks)
+class Bodies:
+    """Reads bodies, and knows how much of memory those take up that are on their way."""
 
+    def __init__(self, limits: Limits):
+        self.limits = limits
+        self.held: Counter[str] = Counter()  # bytes, by client
 
-def too_large(limits: Limits) -> BodyError:
-    return BodyError(413, f"the body is too large; expected at most {limits.body_mb:g} MB")
+    @asynccontextmanager
+    async def read(self, request: Request) -> AsyncIterator[bytes]:
+        """The body, held until the end of the block."""
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise BodyError(415, "Content-Encoding: compressed bodies are not taken; expected the plain one")
+        if request.headers.get("content-type", "").lower().startswith("multipart/"):
+            raise BodyError(415, "Content-Type: forms are not taken; expected the file itself as the body")
+        client: str = request.scope["lehd.client"]
+        parts: list[bytes] = []
+        try:
+            await self._collect(request, client, parts)
+            parts[:] = [b"".join(parts)]
+            yield parts[0]
+        finally:
+            self.held[client] -= sum(map(len, parts))
+            if not self.held[client]:
+                del self.held[client]
+
+    async def _collect(self, request: Request, client: str, parts: list[bytes]) -> None:
+        size = 0
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                async for part in request.stream():
+                    parts.append(part)
+                    self.held[client] += len(part)
+                    size += len(part)
+                    self._check(size, client)
+        except TimeoutError:
+            raise BodyError(408, f"the body did not arrive within {self.limits.body_seconds:g} seconds") from None
+        except ClientDisconnect:
+            raise BodyError(400, "the body ended early") from None
+
+    def _check(self, size: int, client: str) -> None:
+        most = self.limits.body_bytes
+        if size > most:
+            raise BodyError(413, f"the body is too large; expected at most {self.limits.body_mb:g} MB")
+        if self.held[client] > MOST_OF_ONE * most or self.held.total() > MOST_HELD * most:
+            raise TooManyError("too many large bodies at once; try again later", 5)
 
 
 @dataclass(frozen=True)

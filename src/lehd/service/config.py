@@ -25,8 +25,10 @@ class Limits:
     jobs_per_minute: int = 120  # submissions of one client, after a burst of as many
     requests_per_second: int = 100  # of one client, after a burst of twice as many
     streams: int = 200  # event streams and waiting answers open at once
+    streams_per_client: int = 100  # of them for one client
     body_seconds: float = 30  # for a request body to arrive
     header_seconds: float = 10  # for the head of a request to arrive
+    reading_seconds: float = 30  # for a client to take some more of its answer
     kept: int = 10_000  # jobs remembered
 
     def __post_init__(self) -> None:

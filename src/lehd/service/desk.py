@@ -143,8 +143,9 @@ class Desk:
             job.incumbent, job.history = outcome["incumbent"], outcome["history"]
             job.seconds, job.iterations, job.answer = outcome["seconds"], outcome["iterations"], outcome["answer"]
             state = job.wish if outcome["interrupted"] and job.wish else DONE
-            if outcome["error"] is not None and state == DONE:
-                state, job.error = FAILED, outcome["error"]
+            job.error = outcome["error"]
+            if job.error is not None and state == DONE:
+                state = FAILED
         self._close(job, state)
 
     def fail(self, jobs: Iterable[Job], message: str, state: str = FAILED) -> None:

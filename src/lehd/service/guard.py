@@ -99,13 +99,13 @@ class Guard:
         known = any(hmac.compare_digest(mine, key) for key in self.keys)
         client = f"key {mine.hex()[:12]}" if known else (scope.get("client") or ("unknown",))[0]
         scope["lehd.client"] = client
-        wait = self.rate.wait(client)  # before the key is asked for, so that nobody can try many
+        wait = self.rate.wait(client)  # before the key is asked for, so that keys cannot be tried quickly
         if wait:
             return 429, "too many requests; slow down", {"retry-after": str(int(wait) + 1)}
         if self.keys and not known and path not in OPEN and not path.startswith("/static/"):
             return 401, "expected an API key: Authorization: Bearer KEY", {"www-authenticate": "Bearer"}
         length = headers.get(b"content-length", "0")
-        if not length.isdigit():
+        if not length.isdecimal():
             return 400, "Content-Length: expected a number", {}
         if len(length) > 12 or int(length) > self.config.limits.body_bytes:
             return 413, f"the body is too large; expected at most {self.config.limits.body_mb:g} MB", {}

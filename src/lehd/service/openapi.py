@@ -52,7 +52,7 @@ _WORDS = {
     408: "The body took too long to arrive",
     409: "It does not go with the job's state",
     413: "The body is too large",
-    415: "The body is compressed",
+    415: "The body is compressed, or a form",
     422: "Bad input; the message names the field or the line. Also: a plan needs more routes than there are vehicles",
     429: "Too many jobs or requests; Retry-After says when to come again",
 }

@@ -81,7 +81,9 @@ class JobRecord(BaseModel):
     history: list[Point]
     progress: dict[str, Any] | None = Field(default=None, description="Of the first construction: phase, done, total")
     error: str | None
-    answer: Answer | None = Field(description="Once the job has ended, or is paused")
+    answer: Answer | None = Field(
+        description="Once the job has ended, or is paused; none if its plan needs more routes than there are vehicles"
+    )
 
 
 class Picture(BaseModel):

@@ -46,7 +46,7 @@ def prepare(config: Config) -> tuple[uvicorn.Server, socket.socket]:
     listening = _listen(config.host, config.port)
     settings = uvicorn.Config(
         create_app(config),
-        http=patient(config.limits.header_seconds),
+        http=patient(config.limits.header_seconds, config.limits.reading_seconds),
         ws="none",
         lifespan="on",
         log_level="warning",

@@ -202,7 +202,8 @@ class Run:
 
 
 def outcome(task: Task, result: Result) -> dict[str, Any]:
-    """All there is to say about the end of a search, together with what went before it."""
+    """All there is to say about the end of a search, together with what went before it. A plan with more routes than
+    there are vehicles is no answer, but an error."""
     points = result.history
     if task.history and points:
         points = tuple(point for point in points if point.cost != task.history[-1]["cost"] or point.iteration > 0)
@@ -226,7 +227,7 @@ def outcome(task: Task, result: Result) -> dict[str, Any]:
         error = f"vehicles: the best plan found needs {needed}, but there are only {there}"
     reply = answer(task.problem, whole)
     return {
-        "answer": reply,
+        "answer": reply if error is None else None,
         "history": reply["lehd"]["history"],
         "seconds": round(whole.seconds, 3),
         "iterations": whole.iterations,

@@ -6,7 +6,6 @@ export const app = {
   problem: null,
   settings: { nodes: 10000, seconds: 300, default_seconds: 10, body_mb: 16, tiles: null, tiles_credit: "" },
   history: [], // improvements: seconds, iteration, cost
-  stale: false, // whether the history is that of the search before
   limit: 10, // seconds of the search
   clock: null, // when the running search began, on this page's clock
   spent: 0, // seconds of it
@@ -21,7 +20,7 @@ export const app = {
 
 /** Forget what was found. */
 export function startAfresh() {
-  Object.assign(app, { history: [], stale: false, clock: null, spent: 0, reference: null, routeCosts: null });
+  Object.assign(app, { history: [], clock: null, spent: 0, reference: null, routeCosts: null });
   $("known").value = "";
   location.hash = "";
 }

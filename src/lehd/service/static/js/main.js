@@ -21,8 +21,9 @@ async function solve() {
   const { problem, search, settings } = app;
   const seconds = numberIn("seconds");
   if (!(seconds > 0 && seconds <= settings.seconds)) throw new Refusal(0, `Seconds: expected a number up to ${brief(settings.seconds)}.`);
-  Object.assign(app, { spent: 0, clock: null, limit: seconds, stale: true });
-  await search.start(problem.request(capacity(), numberIn("vehicles")), { time_limit: seconds });
+  Object.assign(app, { spent: 0, clock: null, limit: seconds });
+  const begun = await search.start(problem.request(capacity(), numberIn("vehicles")), { time_limit: seconds });
+  if (!begun) return; // the problem has changed since
   location.hash = `job=${search.id}`;
   $("problem").open = false; // room for what is found
   say("Solving");
@@ -39,8 +40,7 @@ function hear(kind, data) {
   }
   if (kind === "incumbent") {
     app.routeCosts = null;
-    app.history = app.stale ? data.history : [...app.history, ...data.history];
-    app.stale = false;
+    app.history = data.first ? data.history : [...app.history, ...data.history];
     view.setRoutes(data.routes || [data.tour]);
     if (performance.now() - announced > QUIET) {
       announced = performance.now();
@@ -69,7 +69,9 @@ async function compareWith(body, ending) {
     return refresh();
   }
   app.waitingReference = null;
-  const found = await post(`/jobs/${search.id}/check${query({ format: ending })}`, body, "text/plain");
+  const { id } = search;
+  const found = await post(`/jobs/${id}/check${query({ format: ending })}`, body, "text/plain");
+  if (search.id !== id) return; // the problem has changed since
   app.reference = { cost: found.cost };
   $("known").value = found.cost;
   view.scene.reference = found.routes || [found.tour];

@@ -88,6 +88,7 @@ function showResult(routes, cvrp) {
   $("gap-box").hidden = !(known > 0);
   if (known > 0) $("gap").textContent = `${last >= known ? "+" : "−"}${percent(Math.abs(last / known - 1))}`;
   $("show-reference").hidden = !view.scene.reference;
+  $("known-label").textContent = problem.distances === "haversine" ? "or with metres" : "or with a cost";
   if (cvrp) {
     app.list.show(problem, routes, view.scene.shades, capacity(), app.routeCosts, costWords);
     $("route-count").textContent = `(${routes.length})`;

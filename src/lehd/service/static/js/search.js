@@ -11,17 +11,26 @@ export class Search {
     this.id = null;
     this.state = null;
     this.abort = null;
+    this.turn = 0; // goes up whenever what was asked for is no longer wanted
   }
 
   get busy() {
     return ACTIVE.includes(this.state);
   }
 
+  /** A new job; false if the page went on to something else before it was there. */
   async start(request, parameters) {
     this.forget();
+    const { turn } = this;
     const record = await post(`/jobs${query({ ...request.parameters, ...parameters })}`, request.body, request.type);
-    this.follow(record);
-    return record;
+    return this.followIfWanted(record, turn);
+  }
+
+  followIfWanted(record, turn) {
+    const wanted = turn === this.turn;
+    if (wanted) this.follow(record);
+    else remove(`/jobs/${record.id}`).catch(() => {});
+    return wanted;
   }
 
   /** A job that is there already, such as one from the address bar. */
@@ -44,12 +53,14 @@ export class Search {
     this.abort?.abort();
     const abort = (this.abort = new AbortController());
     for (let tries = 0; tries < 5 && this.id === id; tries++) {
+      let first = true; // a stream begins with the whole history, also one that takes up where another broke off
       try {
         for await (const [kind, data] of events(id, abort.signal)) {
           if (this.id !== id || abort.signal.aborted) return;
           tries = 0;
           if (data.state) this.state = data.state;
-          this.hear(kind, data);
+          this.hear(kind, kind === "incumbent" ? { ...data, first } : data);
+          if (kind === "incumbent") first = false;
           if (kind === "end") return;
         }
       } catch (error) {
@@ -65,7 +76,8 @@ export class Search {
   }
 
   async resume() {
-    this.follow(await post(`/jobs/${this.id}/resume`));
+    const { turn } = this;
+    this.followIfWanted(await post(`/jobs/${this.id}/resume`), turn);
   }
 
   async stop() {
@@ -80,6 +92,7 @@ export class Search {
   forget() {
     const { id, busy } = this;
     this.abort?.abort();
+    this.turn++;
     this.id = this.state = null;
     if (id && busy) remove(`/jobs/${id}`).catch(() => {});
   }

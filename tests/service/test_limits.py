@@ -132,13 +132,19 @@ def test_bodies_on_their_way_have_a_bound(idle):
 def test_one_client_does_not_take_all_streams(idle):
     client = idle(Limits(streams=3, streams_per_client=2))
     path = f"/jobs/{client.post('/jobs', content=SQUARE).json()['id']}/events"
-    with client.stream("GET", path) as one, client.stream("GET", path) as two, other_client(client) as other:
-        for each in (one, two):
-            assert next(each.iter_lines()) == "event: state"  # it has begun
-        refused(client.get(path), 429)
-        with other.stream("GET", path) as three:
-            assert next(three.iter_lines()) == "event: state"
-            refused(other.get(path), 429)
+
+    def begin(stack, client):
+        """Open a stream and keep it open; its status."""
+        response = stack.enter_context(client.stream("GET", path))
+        lines = response.iter_lines()
+        next(lines)
+        stack.callback(lines.close)
+        return response.status_code
+
+    with contextlib.ExitStack() as stack:
+        other = stack.enter_context(other_client(client))
+        assert [begin(stack, client) for _ in range(3)] == [200, 200, 429]
+        assert [begin(stack, other) for _ in range(2)] == [200, 429]
 
 
 def test_too_many_nodes_and_too_much_time(idle):

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from lehd.data.dataset import write_arrays
 from lehd.errors import LehdError
-from lehd.labels.pool import GRACE, PATIENCE, usable_cores
-from lehd.labels.solvers import Task, make_solver
-from lehd.labels.workers import Failure, solve_all
+from lehd.labels.solvers import Task, make_solver, patience
+from lehd.work.local import Pool
+from lehd.work.run import run_units
+from lehd.work.units import Failure, Unit
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -102,9 +103,10 @@ def references(
         return Task(coords[row], arrays["demands"][row].astype(np.int64), int(arrays["capacity"][row]))
 
     cost = np.zeros(total)
-    tasks = ((row, task(row)) for row in range(total))
-    answers = solve_all(tasks, made, processes or usable_cores(), PATIENCE * made.seconds + GRACE)
-    for done, (row, routes) in enumerate(answers, 1):
+    units = (Unit(str(row), task(row)) for row in range(total))
+    found = run_units(units, made, Pool(processes), attempts=1, patience=patience(made))
+    for done, (unit, routes) in enumerate(found, 1):
+        row = int(unit.id)
         if isinstance(routes, Failure):
             raise LehdError(f"{solver} has no reference for instance {row}: {routes.reason}")
         stops = [[*route, route[0]] if problem == "TSP" else [0, *route, 0] for route in routes]

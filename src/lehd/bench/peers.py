@@ -33,11 +33,13 @@ from lehd.bench.watch import PrintLines, Watch
 from lehd.device import find_device
 from lehd.errors import LehdError
 from lehd.labels.solvers import Task, check_routes
-from lehd.labels.workers import Failure, solve_all
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.solver import solve
 from lehd.types import Instances, Result
 from lehd.words import count
+from lehd.work.local import Pool
+from lehd.work.run import run_units
+from lehd.work.units import Failure, Unit
 
 SECONDS = (1.0, 10.0, 60.0)
 GRACE = 60.0  # seconds after which a solver that does not end is given up
@@ -172,11 +174,11 @@ class Race:
 
     def _rival(self, name: str, todo: list[tuple[Item, Record]], seconds: float) -> Iterator[Record]:
         processes = self.options.cores if self.options.throughput else 1
-        tasks = ((place, self._work(name, item, seconds)) for place, (item, _) in enumerate(todo))
+        units = (Unit(str(place), self._work(name, item, seconds)) for place, (item, _) in enumerate(todo))
         self.watch.working(f"{name}, {todo[0][0].set}, {seconds:g} s")
-        runner = Runner(name)
-        for place, result in solve_all(tasks, runner, processes, 3 * seconds + GRACE):
-            item, record = todo[place]
+        patience = 3 * seconds + GRACE
+        for unit, result in run_units(units, Runner(name), Pool(processes), attempts=1, patience=patience):
+            item, record = todo[int(unit.id)]
             if isinstance(result, Failure):
                 yield replace(record, error=result.reason, seconds=seconds)
                 continue

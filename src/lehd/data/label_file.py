@@ -116,7 +116,11 @@ def _sources(path: Path, arrays: Arrays, labelled: NDArray[np.bool_]) -> tuple[t
         if source.shape != labelled.shape or source.max(initial=-1) >= len(names):
             raise LehdError(f"{path}: the array source does not fit the labels")
     elif "solver" in arrays and "recipe" in arrays:
-        made = [f"{name} {seconds:g} s" for name, seconds in zip(arrays["solver"], arrays["seconds"], strict=True)]
+        limits = np.stack([arrays["seconds"], arrays.get("iterations", np.zeros(len(arrays["seconds"])))], 1)
+        made = [
+            f"{name} {seconds:g} s" if seconds > 0 else f"{name} {iterations:g} iterations" if iterations else str(name)
+            for name, (seconds, iterations) in zip(arrays["solver"], limits, strict=True)
+        ]
         names = tuple(dict.fromkeys(made))
         source = np.repeat([names.index(name) for name in made], SHARD)
     else:

@@ -10,7 +10,6 @@ with a progress bar.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,12 +18,14 @@ from pathlib import Path
 
 from lehd.data.dataset import RECIPES, SHARD, draw_shard, problem_of
 from lehd.errors import LehdError
-from lehd.labels.shards import Shard, merge, shard_path
-from lehd.labels.solvers import KINDS, Solver, Task, make_solver
-from lehd.labels.workers import Failure, solve_all
+from lehd.labels.shards import Batch, Shard, merge, shard_id
+from lehd.labels.solvers import KINDS, Solver, make_solver, patience
+from lehd.work.ledger import Folder
+from lehd.work.local import Pool
+from lehd.work.run import run_units
+from lehd.work.units import Engine, Failure, Unit, attempt
 
-PATIENCE = 20  # a solver is given up after so many times its time, and
-GRACE = 120.0  # so many seconds
+UNIT_SECONDS = 2.0  # of work in a unit: long beside the way to a worker, short beside a user's patience
 
 
 @dataclass
@@ -56,6 +57,7 @@ def label(
     processes: int | None = None,
     budget: float = float("inf"),
     watch: Callable[[Progress], None] = lambda progress: None,
+    engine: Engine | None = None,
 ) -> Progress:
     """Label the shards that the folder does not hold yet; start no further shard after `budget` seconds.
 
@@ -65,42 +67,57 @@ def label(
         raise LehdError(f"unknown recipe {recipe!r}; known: {', '.join(RECIPES)}")
     if not 3 <= customers < 65_536:
         raise LehdError(f"{customers} customers: expected 3 to 65535")
-    missing = [shard for shard in shards if not shard_path(folder, recipe, customers, shard).exists()]
+    timed = solver.iterations is None
+    facts = {"solver": solver.name, **({"seconds": solver.seconds} if timed else {"iterations": solver.iterations})}
+    done = Folder(folder, f"{recipe}-{customers}.json", facts)
+    missing = [number for number in shards if shard_id(recipe, customers, number) not in done]
     begun = time.perf_counter()
     progress = Progress(0, len(missing), 0, 0, 0.0)
     open_shards: dict[int, Shard] = {}
+    batch = min(SHARD, max(1, round(UNIT_SECONDS / solver.seconds)))
 
-    def tasks() -> Iterator[tuple[tuple[int, int], Task]]:
+    def units() -> Iterator[Unit]:
         for number in missing:
             if time.perf_counter() - begun > budget:
                 return
-            shard = open_shards[number] = Shard(recipe, customers, number, draw_shard(recipe, customers, number))
-            for row in range(SHARD):
-                yield (number, row), shard.task(row)
+            open_shards[number] = Shard(recipe, customers, number, draw_shard(recipe, customers, number))
+            yield from open_shards[number].units(batch)
 
-    patience = PATIENCE * solver.seconds + GRACE
-    for (number, row), result in solve_all(tasks(), solver, processes or usable_cores(), patience):
+    def split(unit: Unit) -> list[Unit]:
+        shard = open_shards[unit.content.shard]
+        return [] if len(unit.content.rows) == 1 else [shard.unit(range(row, row + 1)) for row in unit.content.rows]
+
+    job, limit = SolveEach(solver), patience(solver, batch)
+    for unit, result in run_units(units(), job, engine or Pool(processes), patience=limit, split=split):
+        number, rows, _ = unit.content
         shard = open_shards[number]
-        shard.left -= 1
-        progress.instances += 1
-        if isinstance(result, Failure):
-            progress.failed += 1
-            progress.failures = (*progress.failures[-9:], f"shard {number}, instance {row}: {result.reason}")
-        else:
-            shard.put(row, result)
-        if shard.left == 0:
-            del open_shards[number]
-            if not shard.solved.any():
-                raise LehdError(f"no instance of shard {number} could be solved; {progress.failures[-1]}")
-            shard.write(folder, solver)
-            progress.shards += 1
-        progress.seconds = time.perf_counter() - begun
-        watch(progress)
+        for row, answer in zip(rows, [result] if isinstance(result, Failure) else result, strict=True):
+            shard.left -= 1
+            progress.instances += 1
+            if isinstance(answer, Failure):
+                progress.failed += 1
+                progress.failures = (*progress.failures[-9:], f"shard {number}, instance {row}: {answer.reason}")
+            else:
+                shard.put(row, answer)
+            if shard.left == 0:
+                del open_shards[number]
+                if not shard.solved.any():
+                    raise LehdError(f"no instance of shard {number} could be solved; {progress.failures[-1]}")
+                done.add(shard.id, shard.arrays(solver))
+                progress.shards += 1
+            progress.seconds = time.perf_counter() - begun
+            watch(progress)
     return progress
 
 
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+@dataclass(frozen=True)
+class SolveEach:
+    """The job: routes for every instance of a batch. That a solver finds none is an answer, and not tried again."""
+
+    solver: Solver
+
+    def __call__(self, batch: Batch) -> list[list[list[int]] | Failure]:
+        return [attempt(self.solver, task) for task in batch.tasks]
 
 
 def run(

@@ -5,15 +5,24 @@ from __future__ import annotations
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lehd.data.dataset import SHARD, write_arrays
+from lehd.data.dataset import SHARD, Arrays, write_arrays
 from lehd.data.generate import CvrpArrays, TspArrays
 from lehd.errors import LehdError
 from lehd.labels.solvers import Solver, Task
+from lehd.work.units import Unit
+
+
+class Batch(NamedTuple):
+    """Some instances of a shard, to be solved one after the other: the content of a unit."""
+
+    shard: int
+    rows: range
+    tasks: list[Task]
 
 
 class Shard:
@@ -26,6 +35,17 @@ class Shard:
         self.cost = np.zeros(SHARD, np.float32)
         self.solved = np.zeros(SHARD, bool)
         self.left = SHARD
+
+    @property
+    def id(self) -> str:
+        return shard_id(self.recipe, self.customers, self.number)
+
+    def units(self, batch: int) -> list[Unit]:
+        """Its instances, so many in a unit."""
+        return [self.unit(range(first, min(first + batch, SHARD))) for first in range(0, SHARD, batch)]
+
+    def unit(self, rows: range) -> Unit:
+        return Unit(f"{self.id}/{rows.start}-{rows.stop}", Batch(self.number, rows, [self.task(row) for row in rows]))
 
     def task(self, row: int) -> Task:
         if isinstance(self.drawn, CvrpArrays):
@@ -43,7 +63,9 @@ class Shard:
         points = self.drawn.coords[row][stops].astype(np.float64)
         self.cost[row] = np.linalg.norm(np.diff(points, axis=0), axis=1).sum()
 
-    def write(self, folder: Path, solver: Solver) -> None:
+    def arrays(self, solver: Solver) -> Arrays:
+        """What is written of it."""
+        timed = solver.iterations is None
         arrays = {
             "recipe": np.array(self.recipe),
             "customers": np.array(self.customers),
@@ -52,15 +74,16 @@ class Shard:
             "cost": self.cost[None],
             "solved": self.solved[None],
             "solver": np.array([solver.name]),
-            "seconds": np.array([solver.seconds]),
+            "seconds": np.array([solver.seconds if timed else np.nan]),
+            "iterations": np.array([solver.iterations or 0]),
         }
         if isinstance(self.drawn, CvrpArrays):
             arrays["via"] = np.packbits(self.via, axis=1)[None]
-        write_arrays(shard_path(folder, self.recipe, self.customers, self.number), arrays)
+        return arrays
 
 
-def shard_path(folder: Path, recipe: str, customers: int, shard: int) -> Path:
-    return folder / f"{recipe}-{customers}-{shard:06d}.npz"
+def shard_id(recipe: str, customers: int, shard: int) -> str:
+    return f"{recipe}-{customers}-{shard:06d}"
 
 
 def merge(folder: Path, recipe: str, customers: int, target: Path) -> int:
@@ -84,4 +107,5 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         raise LehdError(f"{path}: not a readable shard ({error})") from None
     arrays.setdefault("solver", np.array(["unknown"]))
     arrays.setdefault("seconds", np.array([np.nan]))
+    arrays.setdefault("iterations", np.array([0]))
     return arrays

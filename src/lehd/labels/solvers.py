@@ -39,6 +39,9 @@ KINDS = {
     "concorde": Kind(("TSP",), 60.0, None, "--binary PATH"),
 }
 DEFAULT = {"TSP": "fast-tsp", "CVRP": "hgs"}
+PATIENCE = 20  # a solver is given up after so many times its time, and
+GRACE = 120.0  # so many seconds
+NO_LIMIT = 3600.0  # seconds for an instance, after which a solver that counts iterations is given up
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,9 @@ class Solver:
     """Solves one instance; raises whatever goes wrong."""
 
     name: str
-    seconds: float
+    seconds: float  # for an instance; where iterations are counted, a guess
     binary: Path | None = None
+    iterations: int | None = None  # the end after so many without progress, in place of a time: repeatable
 
     def __call__(self, task: Task) -> list[list[int]]:
         """Routes of customers 1..n; a TSP's tour is the only route."""
@@ -58,7 +62,7 @@ class Solver:
             case "hgs":
                 assert demands is not None
                 assert capacity is not None
-                routes = hgs.solve_cvrp(coords, demands, capacity, self.seconds)
+                routes = hgs.solve_cvrp(coords, demands, capacity, self.seconds, self.iterations)
             case "ortools":
                 routes = ortools.solve_routes(coords, demands, capacity, self.seconds)
             case _:
@@ -70,7 +74,11 @@ class Solver:
 
 
 def make_solver(
-    problem: str, name: str | None = None, seconds: float | None = None, binary: Path | None = None
+    problem: str,
+    name: str | None = None,
+    seconds: float | None = None,
+    binary: Path | None = None,
+    iterations: int | None = None,
 ) -> Solver:
     """The solver of that name, or the problem's own, once it is known to be there."""
     name = name or DEFAULT[problem]
@@ -82,6 +90,8 @@ def make_solver(
         raise LehdError(f"{name} makes no {problem} labels; {fitting} do")
     if seconds is not None and not 0 < seconds < float("inf"):
         raise LehdError(f"{seconds} seconds for an instance: expected a positive number")
+    if iterations is not None and (name != "hgs" or seconds is not None or iterations < 1):
+        raise LehdError("--iterations N is for hgs, in place of --seconds, and at least 1")
     if kind.package is None:
         found = None if binary is None else shutil.which(os.path.expanduser(binary))
         if found is None:
@@ -91,7 +101,13 @@ def make_solver(
         raise LehdError(f"--binary is for lkh and concorde; {name} is a Python package")
     elif find_spec(kind.package) is None:
         raise LehdError(f"{name} is not installed: {kind.hint}")
-    return Solver(name, kind.seconds if seconds is None else seconds, binary)
+    return Solver(name, kind.seconds if seconds is None else seconds, binary, iterations)
+
+
+def patience(solver: Solver, instances: int = 1) -> float:
+    """Seconds after which whoever works on so many instances is given up."""
+    each = PATIENCE * solver.seconds if solver.iterations is None else NO_LIMIT
+    return each * instances + GRACE
 
 
 def check_routes(task: Task, routes: list[list[int]]) -> None:

@@ -16,11 +16,12 @@ from lehd.data.dataset import Labelled, load_labels
 from lehd.data.foreign import write_plain
 from lehd.data.own_files import ProblemFile, find_files, read_labels, read_problem
 from lehd.errors import LehdError
-from lehd.labels.pool import usable_cores
 from lehd.labels.solvers import DEFAULT, KINDS, Solver, Task, make_solver
-from lehd.labels.workers import Failure, solve_all
 from lehd.problems import of
 from lehd.types import Solution
+from lehd.work.local import Pool
+from lehd.work.run import run_units
+from lehd.work.units import Failure, Unit
 
 FOLDER = "labels"
 AUTO, MODEL = "auto", "model"
@@ -84,10 +85,14 @@ def _label_path(folder: Path, file: ProblemFile) -> Path:
 def _label(files: list[ProblemFile], how: Labelling) -> Iterator[tuple[ProblemFile, Solution, str]]:
     """Solutions as they are found, and who found them."""
     solvers = {file.path: _solver(file, how) for file in files}
-    tasks = [(file, (solver, _task(file))) for file in files if (solver := solvers[file.path]) is not None]
+    by_name = {str(file.path): file for file in files}
+    units = [
+        Unit(str(file.path), (solver, _task(file))) for file in files if (solver := solvers[file.path]) is not None
+    ]
     left = [file for file in files if solvers[file.path] is None]
     patience = PATIENCE * max((solver.seconds for solver in solvers.values() if solver is not None), default=0) + GRACE
-    for file, routes in solve_all(tasks, _call, usable_cores(), patience):
+    for unit, routes in run_units(units, _call, Pool(), attempts=1, patience=patience):
+        file = by_name[unit.id]
         if isinstance(routes, Failure):
             if how.by != AUTO:
                 raise LehdError(f"{file.path}: no label ({routes.reason})")

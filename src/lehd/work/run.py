@@ -1,0 +1,59 @@
+"""The one loop around every engine: give units, take results, try again what crashed."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from lehd.work.ledger import Ledger
+from lehd.work.units import ONE_CORE, Engine, Failure, Job, Needs, Unit
+
+ATTEMPTS = 3
+
+
+def run_units(
+    units: Iterable[Unit],
+    job: Job,
+    engine: Engine,
+    *,
+    needs: Needs = ONE_CORE,
+    ledger: Ledger | None = None,
+    attempts: int = ATTEMPTS,
+    patience: float = float("inf"),
+    split: Callable[[Unit], list[Unit]] = lambda unit: [],
+) -> Iterator[tuple[Unit, Any]]:
+    """Every unit that the ledger does not have, once, with its result, in the order in which they are done.
+
+    Results are in the ledger when they are yielded. A unit that raised or lost its worker is tried again; what failed
+    so many times is set aside: it is yielded with a Failure and not in the ledger, so that a later run tries it again.
+    `split` may give smaller units in place of one that failed, so that what is wrong is found among them and the
+    rest not lost. `units` is read no faster than they are worked on.
+    """
+    todo = iter(unit for unit in units if ledger is None or unit.id not in ledger)
+    again: deque[Unit] = deque()
+    if (first := next(todo, None)) is None:
+        return  # without starting anything
+    again.append(first)
+    failed: Counter[str] = Counter()
+    given = 0
+    with engine.start(job, needs, patience) as crew:
+        while True:
+            while crew.room() and (unit := again.popleft() if again else next(todo, None)) is not None:
+                crew.give(unit)
+                given += 1
+            if not given:
+                return
+            for unit, result in crew.take():
+                given -= 1
+                if isinstance(result, Failure):
+                    failures = failed.pop(unit.id, 0) + 1
+                    retried = split(unit) or ([unit] if failures < attempts else [])
+                    if retried:
+                        failed.update({each.id: failures for each in retried})
+                        again.extend(retried)
+                        continue
+                elif ledger is not None:
+                    ledger.add(unit.id, result)
+                failed.pop(unit.id, None)
+                yield unit, result

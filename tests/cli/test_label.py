@@ -67,6 +67,6 @@ def test_a_model_improves_labels_from_the_command_line(tmp_path):
         bad = lehd_command("label", *words, *extra)
         assert bad.exit_code == 2
         assert message in bad.stderr
-    lonely = lehd_command("label", "uniform_tsp", tmp_path, "--shards", 0, 1, "--iterations", 5)
+    lonely = lehd_command("label", "uniform_tsp", tmp_path, "--shards", 0, 1, "--batch", 5)
     assert lonely.exit_code == 2
     assert "--improve" in lonely.stderr

@@ -12,11 +12,13 @@ from lehd.data.dataset import SHARD, Labelled, draw_shard, load_labels
 from lehd.data.foreign import write_plain
 from lehd.data.label_file import fresh_instances, read_label_file
 from lehd.errors import LehdError
-from lehd.labels.improve import Settings, improve, maker, write_merged
+from lehd.labels.improve import improve, maker, write_merged
+from lehd.labels.parts import Settings
 from lehd.labels.pool import label, merge
 from lehd.labels.solvers import make_solver
 from lehd.model.checkpoint import load_model, save_model, shipped_weights
 from lehd.problems import PROBLEMS, of
+from lehd.work.local import Pool
 from tests.builders import cvrp, random_solution, tiny_model, tsp
 from tests.labels.test_pool import Alone
 
@@ -63,7 +65,7 @@ def test_labels_get_shorter_never_longer_and_tell_their_maker(tmp_path, make):
 @pytest.mark.parametrize("recipe", ["uniform_tsp", "varied_cvrp"])
 def test_compact_files_stay_compact_and_remember_solvers(tmp_path, recipe):
     missing = draw_shard(recipe, 7, 1).coords[5, 0, 0]
-    label(recipe, 7, range(2), tmp_path, Alone({float(missing): "fail"}), processes=1)
+    label(recipe, 7, range(2), tmp_path, Alone({float(missing): "fail"}), Pool(1))
     merge(tmp_path, recipe, 7, tmp_path / "old.npz")
     file = read_label_file(tmp_path / "old.npz")
     assert file.sources == ("alone 0.5 s",)
@@ -126,10 +128,10 @@ def test_fresh_instances_are_labelled_by_the_model_alone(tmp_path):
 def test_a_trained_model_finds_the_shortest_tours_of_small_instances(tmp_path):
     """The shipped model against labels that are optimal: it must reach most of them from bad ones."""
     pytest.importorskip("fast_tsp")
-    label("uniform_tsp", 11, range(1), tmp_path, make_solver("TSP", seconds=0.002), processes=1)
+    label("uniform_tsp", 11, range(1), tmp_path, make_solver("TSP", seconds=0.002), Pool(1))
     merge(tmp_path, "uniform_tsp", 11, tmp_path / "best.npz")
     best = costs(load_labels(tmp_path / "best.npz"))
-    label("uniform_tsp", 11, range(1), tmp_path / "bad", Alone(), processes=1)
+    label("uniform_tsp", 11, range(1), tmp_path / "bad", Alone(), Pool(1))
     merge(tmp_path / "bad", "uniform_tsp", 11, tmp_path / "bad.npz")
     file = read_label_file(tmp_path / "bad.npz")
     model = load_model(shipped_weights("TSP"))

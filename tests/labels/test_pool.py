@@ -13,6 +13,7 @@ from lehd.errors import LehdError
 from lehd.labels.pool import label, merge
 from lehd.labels.solvers import KINDS, Task, check_routes, make_solver
 from lehd.problems import of
+from lehd.work.local import Pool
 
 
 class Alone:
@@ -36,7 +37,7 @@ class Alone:
 
 def test_hgs_labels_are_feasible_good_and_merge_into_one_file(tmp_path):
     pytest.importorskip("hygese")
-    label("varied_cvrp", 8, range(2), tmp_path, make_solver("CVRP", seconds=0.003), processes=2)
+    label("varied_cvrp", 8, range(2), tmp_path, make_solver("CVRP", seconds=0.003), Pool(2))
     assert merge(tmp_path, "varied_cvrp", 8, tmp_path / "all.npz") == 2 * SHARD
     labelled = load_labels(tmp_path / "all.npz")  # checks feasibility and costs
     assert len(labelled) == 2 * SHARD
@@ -52,7 +53,7 @@ def test_hgs_labels_are_feasible_good_and_merge_into_one_file(tmp_path):
 @pytest.mark.parametrize("recipe", ["uniform_tsp", "shapes_tsp"])
 def test_tsp_labels_are_shorter_than_a_cheap_start(tmp_path, recipe):
     pytest.importorskip("fast_tsp")
-    label(recipe, 30, range(1), tmp_path, make_solver("TSP", seconds=0.01), processes=2)
+    label(recipe, 30, range(1), tmp_path, make_solver("TSP", seconds=0.01), Pool(2))
     merge(tmp_path, recipe, 30, tmp_path / "all.npz")
     labelled = load_labels(tmp_path / "all.npz")
     assert len(labelled) == SHARD
@@ -70,7 +71,7 @@ def test_a_crash_or_a_failure_loses_its_instance_alone(tmp_path, recipe):
     lone = [row for row in range(SHARD) if (first == first[row]).sum() == 1][:3]
     solver = Alone({float(first[lone[0]]): "crash", float(first[lone[1]]): "crash", float(first[lone[2]]): "fail"})
     seen = []
-    progress = label(recipe, 6, range(2), tmp_path, solver, processes=2, watch=lambda now: seen.append(now.instances))
+    progress = label(recipe, 6, range(2), tmp_path, solver, Pool(2), watch=lambda now: seen.append(now.instances))
     assert seen == list(range(1, 2 * SHARD + 1))
     assert progress.failed == 3
     assert sum("no idea" in failure for failure in progress.failures) == 1
@@ -82,29 +83,29 @@ def test_a_crash_or_a_failure_loses_its_instance_alone(tmp_path, recipe):
 
 
 def test_finished_shards_are_not_made_again(tmp_path):
-    label("uniform_tsp", 5, range(1, 3), tmp_path, Alone())
+    label("uniform_tsp", 5, range(1, 3), tmp_path, Alone(), Pool())
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    progress = label("uniform_tsp", 5, range(4), tmp_path, Alone())
+    progress = label("uniform_tsp", 5, range(4), tmp_path, Alone(), Pool())
     assert (progress.shards, progress.total_shards, progress.instances) == (2, 2, 2 * SHARD)
     for path, data in before.items():
         assert path.read_bytes() == data
-    late = label("uniform_tsp", 5, range(9), tmp_path, Alone(), budget=-1)
+    late = label("uniform_tsp", 5, range(9), tmp_path, Alone(), Pool(), budget=-1)
     assert late.shards == 0
 
 
 def test_a_solver_that_never_works_is_an_error(tmp_path):
     coords = draw_shard("uniform_tsp", 5, 0).coords
     with pytest.raises(LehdError, match="no idea"):
-        label("uniform_tsp", 5, range(1), tmp_path, Alone({float(x): "fail" for x in coords[:, 0, 0]}))
+        label("uniform_tsp", 5, range(1), tmp_path, Alone({float(x): "fail" for x in coords[:, 0, 0]}), Pool())
     assert not list(tmp_path.glob("*.npz"))
     with pytest.raises(LehdError, match="no shard"):
         merge(tmp_path, "uniform_tsp", 5, tmp_path / "all.npz")
     with pytest.raises(LehdError, match="soup"):
-        label("soup", 5, range(1), tmp_path, Alone())
+        label("soup", 5, range(1), tmp_path, Alone(), Pool())
 
 
 def test_shards_from_before_solvers_were_recorded_merge_too(tmp_path):
-    label("uniform_tsp", 5, range(2), tmp_path, Alone())
+    label("uniform_tsp", 5, range(2), tmp_path, Alone(), Pool())
     old = tmp_path / "uniform_tsp-5-000000.npz"
     with np.load(old) as archive:
         arrays = {name: archive[name] for name in archive.files if name not in ("solved", "solver", "seconds")}

@@ -13,6 +13,7 @@ from lehd.training import test_sets
 from lehd.training.compare import Compare, make_comparison
 from lehd.training.config import read_table
 from lehd.training.test_sets import make_test_set
+from lehd.work.local import Pool
 from tests.cli.command import lehd_command
 from tests.labels.test_pool import Alone
 from tests.training.circles import circle_labels, write_circles
@@ -103,7 +104,7 @@ def test_the_reference_can_be_chosen(place):
 
 def test_the_quality_of_labels_is_told(place):
     for name, shards in (("a", range(2)), ("b", range(1, 3))):
-        label("uniform_tsp", 6, shards, place / name, Alone(), processes=1)
+        label("uniform_tsp", 6, shards, place / name, Alone(), Pool(1))
         merge(place / name, "uniform_tsp", 6, place / f"{name}.npz")
     run = comparison(place, 'test.labels="a.npz"', 'test.labels_reference="b.npz"')
     run.run()

@@ -16,6 +16,7 @@ from lehd.model.checkpoint import save_model
 from lehd.problems import PROBLEMS
 from lehd.training.config import read_table
 from lehd.training.self_improve import SelfImprovement, gap_to_reference, make_self_improve, table_of
+from lehd.work.local import Pool
 from tests.builders import tiny_model
 from tests.cli.command import lehd_command
 from tests.labels.test_pool import Alone
@@ -64,7 +65,7 @@ def steps(folder):
 
 @pytest.mark.parametrize("problem", ["TSP", "CVRP"])
 def test_all_steps_run_and_labels_never_get_worse(tmp_path, problem):
-    label(RECIPES[problem], 8, range(1), tmp_path / "shards", Alone(), processes=1)
+    label(RECIPES[problem], 8, range(1), tmp_path / "shards", Alone(), Pool(1))
     merge(tmp_path / "shards", RECIPES[problem], 8, tmp_path / "reference.npz")
     config = configured(tmp_path, problem, 'label.reference="reference.npz"')
     told = []
@@ -183,15 +184,15 @@ def test_bad_configurations_are_refused(tmp_path, change, message):
 
 
 def test_references_must_fit(tmp_path):
-    label("uniform_tsp", 8, range(2), tmp_path, Alone(), processes=1)
+    label("uniform_tsp", 8, range(2), tmp_path, Alone(), Pool(1))
     merge(tmp_path, "uniform_tsp", 8, tmp_path / "both.npz")
     file = read_label_file(tmp_path / "both.npz")
     assert gap_to_reference(file, tmp_path / "both.npz") == 0
-    label("uniform_tsp", 8, range(5, 6), tmp_path / "far", Alone(), processes=1)
+    label("uniform_tsp", 8, range(5, 6), tmp_path / "far", Alone(), Pool(1))
     merge(tmp_path / "far", "uniform_tsp", 8, tmp_path / "far.npz")
     with pytest.raises(LehdError, match="none of its shards"):
         gap_to_reference(file, tmp_path / "far.npz")
-    label("uniform_tsp", 9, range(1), tmp_path / "nine", Alone(), processes=1)
+    label("uniform_tsp", 9, range(1), tmp_path / "nine", Alone(), Pool(1))
     merge(tmp_path / "nine", "uniform_tsp", 9, tmp_path / "nine.npz")
     with pytest.raises(LehdError, match="with 8 nodes"):
         gap_to_reference(file, tmp_path / "nine.npz")

@@ -10,13 +10,16 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from lehd.cli.bar import LiveBar
 from lehd.cli.common import reporting
+from lehd.cli.work_options import Cluster, Gpus
 from lehd.errors import LehdError
 from lehd.words import count
+from lehd.work.engines import LOCAL, PROCESSES_HELP, find_crew, find_engine
 
 if TYPE_CHECKING:
     from lehd.labels.improve import Progress as Parts
-    from lehd.labels.improve import Settings
+    from lehd.labels.parts import Settings
     from lehd.labels.pool import Progress
+    from lehd.work.units import Engine, Needs
 
 
 def label(
@@ -33,8 +36,10 @@ def label(
         tuple[int, int], typer.Option(metavar="FIRST END", help="Shards of 100 instances, counted like Python's range.")
     ] = (0, 0),
     processes: Annotated[
-        int | None, typer.Option(metavar="K", min=1, show_default="all cores", help="Instances solved at a time.")
+        int | None, typer.Option(metavar="K", min=1, show_default="all cores; 1 with --improve", help=PROCESSES_HELP)
     ] = None,
+    cluster: Cluster = LOCAL,
+    gpus: Gpus = 0.0,
     solver: Annotated[
         str | None,
         typer.Option(
@@ -58,7 +63,13 @@ def label(
         typer.Option(metavar="WEIGHTS", help="Label with a model: RRC on the labels of FILE, the shorter one is kept."),
     ] = None,
     iterations: Annotated[
-        int | None, typer.Option(metavar="N", min=0, show_default="100", help="RRC iterations, with --improve.")
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            show_default="100 with --improve",
+            help="RRC iterations; of hgs: so many without progress, in place of --seconds.",
+        ),
     ] = None,
     parallel: Annotated[
         bool, typer.Option("--parallel", help="Many parts of a solution in an iteration, with --improve.")
@@ -85,27 +96,33 @@ def label(
 
       lehd label shapes_tsp labels --shards 0 10 --solver lkh --binary ~/bin/LKH
 
+      lehd label x_type_cvrp labels --shards 0 10000 --iterations 500 --cluster auto
+
       lehd label cvrp100.npz parts --improve weights.safetensors --iterations 200 --merge better.npz
     """
     with reporting():
         limit = float("inf") if budget is None else budget
         if improve is not None:
-            if any(option is not None for option in (processes, solver, binary, seconds)):
-                raise LehdError("--processes, --solver, --binary and --seconds are for solvers; --improve uses a model")
-            from lehd.labels.improve import ITERATIONS, Settings
+            if any(option is not None for option in (solver, binary, seconds)):
+                raise LehdError("--solver, --binary and --seconds are for solvers; --improve uses a model")
+            from lehd.labels.parts import ITERATIONS, Settings
 
             rounds = ITERATIONS if iterations is None else iterations
             settings = Settings(rounds, parallel, batch, seed)
-            _improve(recipe, folder, improve, customers, shards, settings, limit, merge, device)
+            crew = find_crew(cluster, processes, gpus)
+            _improve(recipe, folder, improve, customers, shards, settings, limit, merge, device, *crew)
             return
-        if iterations is not None or parallel or batch is not None or device is not None:
-            raise LehdError("--iterations, --parallel, --batch and --device go with --improve WEIGHTS")
+        if parallel or batch is not None or device is not None or gpus:
+            raise LehdError("--parallel, --batch, --device and --gpus go with --improve WEIGHTS")
         from lehd.labels.pool import run
 
         if not len(range(*shards)) and merge is None:
             raise LehdError("nothing to do: give --shards FIRST END, --merge FILE or both")
+        engine = find_engine(cluster, processes)
         with Bar() as bar:
-            merged = run(recipe, folder, customers, shards, processes, solver, seconds, binary, limit, merge, bar)
+            merged = run(
+                recipe, folder, customers, shards, engine, solver, seconds, iterations, binary, limit, merge, bar
+            )
         if bar.last is not None:
             typer.echo(str(bar.last), err=True)
             for failure in bar.last.failures:
@@ -124,12 +141,18 @@ def _improve(
     budget: float,
     merge: Path | None,
     device: str | None,
+    engine: Engine | None,
+    needs: Needs,
 ) -> None:
     from lehd.labels.improve import run
 
     with PartsBar() as bar:
-        progress, labels = run(source, folder, weights, customers, shards, settings, budget, merge, device, bar)
+        progress, labels = run(
+            source, folder, weights, customers, shards, settings, budget, merge, device, bar, engine, needs
+        )
     typer.echo(str(progress), err=True)
+    for failure in progress.failures:
+        typer.echo(f"failed: {failure}", err=True)
     if not progress.complete:
         left = count(progress.total_parts - progress.parts, "part")
         typer.echo(f"{left} left: the same command goes on", err=True)

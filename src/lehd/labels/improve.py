@@ -13,14 +13,11 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
-import random
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,28 +25,22 @@ from numpy.typing import NDArray
 
 from lehd.data.dataset import read_arrays, write_arrays
 from lehd.data.label_file import LabelFile, fresh_instances, read_label_file
-from lehd.decoding.construct import construct
-from lehd.decoding.rrc import random_reconstruct, strictly_shorter
-from lehd.decoding.stop import max_iterations
 from lehd.device import find_device
 from lehd.errors import LehdError
-from lehd.model.checkpoint import fingerprint, load_model, write_atomically
+from lehd.labels.parts import ITERATIONS, ImprovePart, Settings, part_id, part_unit
+from lehd.model.checkpoint import fingerprint, load_model
 from lehd.model.lehd import LEHD
 from lehd.problems import of
-from lehd.problems.base import unit_box
-from lehd.types import Instances, Solution
+from lehd.types import Solution
+from lehd.words import count
+from lehd.work.engines import add_engine_options, find_crew
+from lehd.work.here import Here
+from lehd.work.ledger import Folder, read_manifest
+from lehd.work.run import run_units
+from lehd.work.units import ONE_CORE, Engine, Failure, Needs, Unit
 
 MANIFEST = "improve.json"
 NODES_AT_ONCE = {"cpu": 1 << 14, "cuda": 1 << 20}  # of all instances of a part together
-ITERATIONS = 100
-
-
-@dataclass(frozen=True)
-class Settings:
-    iterations: int = ITERATIONS
-    parallel: bool = False  # as many disjoint partial solutions at once as fit; the paper: one
-    batch: int | None = None  # instances in a part; chosen if None
-    seed: int = 0
 
 
 @dataclass
@@ -68,6 +59,7 @@ class Progress:
     seconds: float = 0.0  # of this call
     done_here: int = 0  # instances
     spent: float = 0.0  # seconds on all finished parts, also by calls before
+    failures: tuple[str, ...] = ()  # parts that were set aside, and why
 
     @property
     def share(self) -> float:
@@ -93,6 +85,8 @@ class Progress:
             words += f", {self.improved} of {self.instances} shorter, {costs}"
         if self.done_here:
             words += f", {self.done_here / max(self.seconds, 1e-9):.1f} instances/s"
+        if self.failures:
+            words += f", {count(len(self.failures), 'part')} failed"
         return words
 
 
@@ -109,90 +103,61 @@ def improve(
     settings: Settings,
     budget: float = float("inf"),
     watch: Callable[[Progress], None] = lambda progress: None,
+    engine: Engine | None = None,
+    needs: Needs = ONE_CORE,
 ) -> Progress:
-    """Work on the parts that the folder does not hold yet; begin no further part after `budget` seconds."""
+    """Work on the parts that the folder does not hold yet; begin no further part after `budget` seconds.
+
+    Without an engine they are worked on in this process, one after the other, and `watch` hears of every iteration.
+    """
     if not model.config.has(of(file.instances).model_sizes):
         raise LehdError(f"the weights are for another problem than the labels, a {of(file.instances).name}")
     if settings.iterations < 0 or (settings.batch is not None and settings.batch < 1):
         raise LehdError("expected 0 or more iterations and at least one instance in a part")
     begun = time.perf_counter()
-    batch = _agree(file, folder, model, device, settings)
-    model = model.to(device).eval()
+    done = _open(file, folder, model, device, settings)
+    batch = int(done.facts["batch"])
     total = -(-len(file) // batch)
     progress = Progress(0, total, total_instances=len(file), iterations=settings.iterations)
+    missing = []
     for number in range(total):
-        if (path := _part_path(folder, number)).exists():
-            part = read_arrays(path)
+        if part_id(number) in done:
+            part = done.read(part_id(number))
             progress.add(part["before"], part["after"], float(part["seconds"]))
+        else:
+            missing.append(number)
     watch(progress)
-    for number in range(total):
-        if _part_path(folder, number).exists():
-            continue
-        if time.perf_counter() - begun > budget:
-            break
-        rows = slice(number * batch, (number + 1) * batch)
 
-        def step(iteration: int, _: Solution) -> None:
-            progress.iteration, progress.seconds = iteration, time.perf_counter() - begun
-            watch(progress)
+    def units() -> Iterator[Unit]:
+        for number in missing:
+            if time.perf_counter() - begun > budget:
+                return
+            yield part_unit(file, number, batch)
 
-        started = time.perf_counter()
-        rng = random.Random(settings.seed * 1_000_003 + number)
-        solution, before, after = improve_part(file, rows, model, device, settings, rng, step)
-        small = np.uint8 if file.instances.num_nodes <= 256 else np.int32
-        arrays = {"nodes": solution.nodes.numpy().astype(small), "via": np.packbits(solution.via_depot.numpy(), axis=1)}
-        seconds = time.perf_counter() - started
-        arrays |= {"before": before, "after": after, "seconds": np.array(seconds)}
-        write_arrays(_part_path(folder, number), arrays)
+    def step(iteration: int, _: Solution) -> None:
+        progress.iteration, progress.seconds = iteration, time.perf_counter() - begun
+        watch(progress)
+
+    job = ImprovePart(model, str(device), settings, step if engine is None else None)
+    for unit, part in run_units(units(), job, engine or Here(), needs=needs, ledger=done):
         progress.iteration = 0
-        progress.add(before, after, seconds)
-        progress.done_here += len(after)
         progress.seconds = time.perf_counter() - begun
+        if isinstance(part, Failure):
+            progress.failures += (f"{unit.id}: {part.reason}",)
+        else:
+            progress.add(part["before"], part["after"], float(part["seconds"]))
+            progress.done_here += len(part["after"])
         watch(progress)
     return progress
-
-
-def improve_part(
-    file: LabelFile,
-    rows: slice,
-    model: LEHD,
-    device: torch.device,
-    settings: Settings,
-    rng: random.Random,
-    on_iteration: Callable[[int, Solution], None] | None = None,
-) -> tuple[Solution, NDArray[np.float64], NDArray[np.float64]]:
-    """The shorter of old and new label of some instances, checked, and the costs of the old and of these.
-
-    Where there is no label, that of the model's greedy construction stands for the old one.
-    """
-    given = file.instances.rows(rows)
-    problem, old = of(given), file.solution.rows(rows)
-    # The model sees the unit square; distances are measured where they were given.
-    instances: Instances = replace(given, coords=unit_box(given.coords), sites=given.coords).to(device)
-    if not file.labelled[rows].all():
-        state = problem.initial_state(instances)
-        constructed = problem.complete(state, construct(model, problem, instances, state)).to("cpu")
-        old = old.where(torch.as_tensor(file.labelled[rows]), constructed)
-    coverage = instances.num_nodes if settings.parallel else 0
-    stop = max_iterations(settings.iterations)
-    new = random_reconstruct(
-        model, problem, instances, old.to(device), stop, rng, coverage=coverage, on_iteration=on_iteration
-    ).to("cpu")
-    costs = [problem.cost(given, each) for each in (old, new)]
-    shorter = strictly_shorter(costs[1], costs[0])
-    kept = new.where(shorter, old)
-    problem.check(given, kept)
-    after = torch.where(shorter, costs[1], costs[0])
-    return kept, costs[0].double().numpy(), after.double().numpy()
 
 
 def collect(file: LabelFile, folder: Path) -> tuple[Solution, NDArray[np.bool_], NDArray[np.bool_]]:
     """All labels so far; which instances (M,) have one; which of them (M,) the model made."""
     nodes, via = file.solution.nodes.clone(), file.solution.via_depot.clone()
     labelled, by_model = file.labelled.copy(), np.zeros(len(file), bool)
-    batch = _manifest(folder)["batch"]
+    batch = read_manifest(folder / MANIFEST)["batch"]
     for number in range(-(-len(file) // batch)):
-        if (path := _part_path(folder, number)).exists():
+        if (path := folder / f"{part_id(number)}.npz").exists():
             part, rows = read_arrays(path), slice(number * batch, (number + 1) * batch)
             by_model[rows] = (part["after"] < part["before"]) | ~file.labelled[rows]
             labelled[rows] = True
@@ -215,6 +180,8 @@ def run(
     target: Path | None,
     device: str | None,
     watch: Callable[[Progress], None],
+    engine: Engine | None = None,
+    needs: Needs = ONE_CORE,
 ) -> tuple[Progress, int]:
     """What the commands do: improve a file's labels, or label fresh instances; the number of labels in the target."""
     model = load_model(weights)
@@ -228,10 +195,17 @@ def run(
         if not len(range(*shards)):
             raise LehdError("give --shards FIRST END: which instances of the recipe to label")
         file = fresh_instances(source, customers, range(*shards))
-    progress = improve(file, folder, model, find_device(device), settings, budget, watch)
+    if engine is not None and device is not None:
+        raise LehdError("--device is for work in one process; --gpus says what a unit needs elsewhere")
+    progress = improve(file, folder, model, device_of(engine, needs, device), settings, budget, watch, engine, needs)
     if target is None:
         return progress, 0
     return progress, write_merged(file, folder, model, settings, target)
+
+
+def device_of(engine: Engine | None, needs: Needs, device: str | None) -> torch.device:
+    """Where parts are worked on. What workers elsewhere have is theirs to find out."""
+    return find_device(device) if engine is None else torch.device(needs.device)
 
 
 def write_merged(file: LabelFile, folder: Path, model: LEHD, settings: Settings, target: Path) -> int:
@@ -241,12 +215,11 @@ def write_merged(file: LabelFile, folder: Path, model: LEHD, settings: Settings,
     return int(labelled.sum())
 
 
-def _agree(file: LabelFile, folder: Path, model: LEHD, device: torch.device, settings: Settings) -> int:
-    """The size of parts; the folder's parts must be those of the same labels, model and settings."""
+def _open(file: LabelFile, folder: Path, model: LEHD, device: torch.device, settings: Settings) -> Folder:
+    """The folder's parts must be those of the same labels, model and settings."""
     digest = hashlib.sha256()
     for name, array in sorted(file.arrays.items()):
         digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    batch = settings.batch or max(1, NODES_AT_ONCE[device.type] // file.instances.num_nodes)
     facts = {
         "model": fingerprint(model),
         "labels": digest.hexdigest()[:12],
@@ -254,29 +227,9 @@ def _agree(file: LabelFile, folder: Path, model: LEHD, device: torch.device, set
         "parallel": settings.parallel,
         "seed": settings.seed,
     }
-    if (folder / MANIFEST).exists():
-        before = _manifest(folder)
-        if any(before.get(name) != value for name, value in facts.items()) or (
-            settings.batch is not None and settings.batch != before["batch"]
-        ):
-            raise LehdError(f"{folder}: holds parts of another run (other labels, weights or settings)")
-        return int(before["batch"])
-    try:
-        write_atomically(folder / MANIFEST, json.dumps(facts | {"batch": batch}).encode())
-    except OSError as error:
-        raise LehdError(f"{folder}: cannot write ({error.strerror or error})") from error
-    return batch
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads((folder / MANIFEST).read_text()))
-    except (OSError, ValueError) as error:
-        raise LehdError(f"{folder / MANIFEST}: cannot be read ({error})") from None
-
-
-def _part_path(folder: Path, number: int) -> Path:
-    return folder / f"part-{number:06d}.npz"
+    if settings.batch is not None:
+        return Folder(folder, MANIFEST, facts | {"batch": settings.batch})
+    return Folder(folder, MANIFEST, facts, {"batch": max(1, NODES_AT_ONCE[device.type] // file.instances.num_nodes)})
 
 
 class PrintParts:
@@ -308,6 +261,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, help="instances worked on together")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device")
+    add_engine_options(parser, gpus=True)
     parser.add_argument("--budget", type=float, default=float("inf"), help="start no part after so many seconds")
     parser.add_argument("--merge", type=Path, help="write all labels so far to this file")
     options = parser.parse_args()
@@ -324,11 +278,14 @@ def main() -> None:
             options.merge,
             options.device,
             PrintParts(),
+            *find_crew(options.cluster, options.processes, options.gpus),
         )
     except LehdError as error:
         sys.exit(f"lehd: {error}")
     if options.merge is not None:
         print(f"{labels} labels in {options.merge}")
+    for failure in progress.failures:
+        print(f"failed: {failure}")
     if not progress.complete:
         print(f"{progress.total_parts - progress.parts} parts left: the same command goes on")
 

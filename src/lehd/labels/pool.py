@@ -20,8 +20,8 @@ from lehd.data.dataset import RECIPES, SHARD, draw_shard, problem_of
 from lehd.errors import LehdError
 from lehd.labels.shards import Batch, Shard, merge, shard_id
 from lehd.labels.solvers import KINDS, Solver, make_solver, patience
+from lehd.work.engines import add_engine_options, find_engine
 from lehd.work.ledger import Folder
-from lehd.work.local import Pool
 from lehd.work.run import run_units
 from lehd.work.units import Engine, Failure, Unit, attempt
 
@@ -54,10 +54,9 @@ def label(
     shards: range,
     folder: Path,
     solver: Solver,
-    processes: int | None = None,
+    engine: Engine,
     budget: float = float("inf"),
     watch: Callable[[Progress], None] = lambda progress: None,
-    engine: Engine | None = None,
 ) -> Progress:
     """Label the shards that the folder does not hold yet; start no further shard after `budget` seconds.
 
@@ -88,7 +87,7 @@ def label(
         return [] if len(unit.content.rows) == 1 else [shard.unit(range(row, row + 1)) for row in unit.content.rows]
 
     job, limit = SolveEach(solver), patience(solver, batch)
-    for unit, result in run_units(units(), job, engine or Pool(processes), patience=limit, split=split):
+    for unit, result in run_units(units(), job, engine, patience=limit, split=split):
         number, rows, _ = unit.content
         shard = open_shards[number]
         for row, answer in zip(rows, [result] if isinstance(result, Failure) else result, strict=True):
@@ -125,9 +124,10 @@ def run(
     folder: Path,
     customers: int,
     shards: tuple[int, int],
-    processes: int | None,
+    engine: Engine,
     solver: str | None,
     seconds: float | None,
+    iterations: int | None,
     binary: Path | None,
     budget: float,
     target: Path | None,
@@ -135,8 +135,8 @@ def run(
 ) -> int | None:
     """What the commands do: label, then merge; the number of labels in the merged file."""
     if len(range(*shards)):
-        made = make_solver(problem_of(recipe), solver, seconds, binary)
-        label(recipe, customers, range(*shards), folder, made, processes, budget, watch)
+        made = make_solver(problem_of(recipe), solver, seconds, binary, iterations)
+        label(recipe, customers, range(*shards), folder, made, engine, budget, watch)
     return None if target is None else merge(folder, recipe, customers, target)
 
 
@@ -146,10 +146,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--customers", type=int, default=100, help="nodes to visit")
     parser.add_argument("--shards", type=int, nargs=2, metavar=("FIRST", "END"), default=(0, 0))
-    parser.add_argument("--processes", type=int, help="all cores by default")
     parser.add_argument("--solver", choices=sorted(KINDS), help="fast-tsp for TSP and hgs for CVRP by default")
     parser.add_argument("--binary", type=Path, help="the program of lkh or concorde")
     parser.add_argument("--seconds", type=float, help="time for an instance; by default the solver's own")
+    parser.add_argument("--iterations", type=int, help="of hgs without progress, in place of a time: repeatable")
+    add_engine_options(parser)
     parser.add_argument(
         "--budget", type=float, default=float("inf"), help="start no further shard after so many seconds"
     )
@@ -161,9 +162,10 @@ def main() -> None:
             options.folder,
             options.customers,
             options.shards,
-            options.processes,
+            find_engine(options.cluster, options.processes),
             options.solver,
             options.seconds,
+            options.iterations,
             options.binary,
             options.budget,
             options.merge,

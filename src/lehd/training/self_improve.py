@@ -29,16 +29,17 @@ import numpy as np
 
 from lehd.data.dataset import RECIPES, SHARD, problem_of
 from lehd.data.label_file import LabelFile, fresh_instances, read_label_file
-from lehd.device import find_device
 from lehd.errors import LehdError
-from lehd.labels.improve import ITERATIONS, PrintParts, Settings, improve, write_merged
+from lehd.labels.improve import PrintParts, device_of, improve, write_merged
 from lehd.labels.improve import Progress as Parts
+from lehd.labels.parts import ITERATIONS, Settings
 from lehd.model.checkpoint import load_model, shipped_weights, write_atomically
 from lehd.training.config import REINFORCE, TrainConfig, check_kinds, make_config, refuse_unknown
 from lehd.training.log import read_lines, read_log
 from lehd.training.loop import SHIPPED, WEIGHTS, run_training
 from lehd.training.table import lay_out
 from lehd.training.trainer import PrintLines, Watch
+from lehd.work.engines import LOCAL, find_crew
 
 STEPS, LABELS = "steps.jsonl", "labels.npz"
 FOUND = ("validation_loss", "validation_accuracy", "greedy_cost", "greedy_gap")
@@ -54,11 +55,15 @@ class LabelStep:
     parallel: bool = False  # many disjoint partial solutions in an iteration
     batch: int | None = None  # instances at once
     reference: str | None = None  # a compact label file of the same recipe, to tell how good the labels are
+    processes: int | None = None  # that make labels; by default this one
+    cluster: str = LOCAL  # or a Ray cluster: auto, or its address
+    gpus: float = 0.0  # for each batch, with processes or a cluster
 
     def __post_init__(self) -> None:
         check_kinds(self)
         if self.recipe not in RECIPES:
             raise LehdError(f"recipe = {self.recipe!r}: expected one of {', '.join(RECIPES)}")
+        find_crew(self.cluster, self.processes, self.gpus)  # complains
         if self.instances < SHARD or self.instances % SHARD:
             raise LehdError(f"instances = {self.instances}: expected a multiple of {SHARD}")
 
@@ -167,7 +172,9 @@ class SelfImprovement:
             file = read_label_file(previous)
         settings = Settings(wish.iterations, wish.parallel, wish.batch, seed=number)
         watch = self.on_parts or PrintParts()
-        parts = improve(file, place / "parts", model, find_device(self.device), settings, self._left(), watch)
+        engine, needs = find_crew(wish.cluster, wish.processes, wish.gpus)
+        device = device_of(engine, needs, self.device)
+        parts = improve(file, place / "parts", model, device, settings, self._left(), watch, engine, needs)
         if not parts.complete:
             return False
         write_merged(file, place / "parts", model, settings, place / LABELS)

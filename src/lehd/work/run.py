@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from lehd.work.ledger import Ledger
@@ -22,13 +22,15 @@ def run_units(
     attempts: int = ATTEMPTS,
     patience: float = float("inf"),
     split: Callable[[Unit], list[Unit]] = lambda unit: [],
-) -> Iterator[tuple[Unit, Any]]:
+    between: Callable[[], None] = lambda: None,
+) -> Generator[tuple[Unit, Any], None, None]:
     """Every unit that the ledger does not have, once, with its result, in the order in which they are done.
 
     Results are in the ledger when they are yielded. A unit that raised or lost its worker is tried again; what failed
     so many times is set aside: it is yielded with a Failure and not in the ledger, so that a later run tries it again.
     `split` may give smaller units in place of one that failed, so that what is wrong is found among them and the
-    rest not lost. `units` is read no faster than they are worked on.
+    rest not lost. `units` is read no faster than they are worked on. `between` is called whenever workers have been
+    looked at, about once a second where they are other processes.
     """
     todo = iter(unit for unit in units if ledger is None or unit.id not in ledger)
     again: deque[Unit] = deque()
@@ -44,7 +46,9 @@ def run_units(
                 given += 1
             if not given:
                 return
-            for unit, result in crew.take():
+            done = crew.take()
+            between()
+            for unit, result in done:
                 given -= 1
                 if isinstance(result, Failure):
                     failures = failed.pop(unit.id, 0) + 1

@@ -45,3 +45,9 @@ def draw(seed):
 def where(content):
     """Which process does it, and with what."""
     return os.getpid(), os.environ.get("OMP_NUM_THREADS"), os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def slow(content):
+    """Long enough for every worker to get some."""
+    time.sleep(0.05)
+    return where(content)

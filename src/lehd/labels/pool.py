@@ -18,12 +18,12 @@ from pathlib import Path
 
 from lehd.data.dataset import RECIPES, SHARD, draw_shard, problem_of
 from lehd.errors import LehdError
-from lehd.labels.shards import Batch, Shard, merge, shard_id
-from lehd.labels.solvers import KINDS, Solver, make_solver, patience
+from lehd.labels.shards import Shard, merge, shard_id
+from lehd.labels.solvers import KINDS, SolveEach, Solver, make_solver, patience
 from lehd.work.engines import add_engine_options, find_engine
 from lehd.work.ledger import Folder
 from lehd.work.run import run_units
-from lehd.work.units import Engine, Failure, Unit, attempt
+from lehd.work.units import Engine, Failure, Unit
 
 UNIT_SECONDS = 2.0  # of work in a unit: long beside the way to a worker, short beside a user's patience
 
@@ -107,16 +107,6 @@ def label(
             progress.seconds = time.perf_counter() - begun
             watch(progress)
     return progress
-
-
-@dataclass(frozen=True)
-class SolveEach:
-    """The job: routes for every instance of a batch. That a solver finds none is an answer, and not tried again."""
-
-    solver: Solver
-
-    def __call__(self, batch: Batch) -> list[list[list[int]] | Failure]:
-        return [attempt(self.solver, task) for task in batch.tasks]
 
 
 def run(

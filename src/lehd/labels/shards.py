@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,8 @@ from numpy.typing import NDArray
 from lehd.data.dataset import SHARD, Arrays, write_arrays
 from lehd.data.generate import CvrpArrays, TspArrays
 from lehd.errors import LehdError
-from lehd.labels.solvers import Solver, Task
+from lehd.labels.solvers import Batch, Solver, Task
 from lehd.work.units import Unit
-
-
-class Batch(NamedTuple):
-    """Some instances of a shard, to be solved one after the other: the content of a unit."""
-
-    shard: int
-    rows: range
-    tasks: list[Task]
 
 
 class Shard:

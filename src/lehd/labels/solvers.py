@@ -1,4 +1,7 @@
-"""The solvers that make labels, by name. For training data alone: `solve` never calls them."""
+"""The solvers that make labels, by name. For training data alone: `solve` never calls them.
+
+Workers import this module, and need no torch for it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from numpy.typing import NDArray
 
 from lehd.errors import LehdError
 from lehd.labels import binaries, fast_tsp, hgs, ortools
+from lehd.work.units import Failure, attempt
 
 
 class Task(NamedTuple):
@@ -22,6 +26,14 @@ class Task(NamedTuple):
     coords: NDArray[np.float32]
     demands: NDArray[np.int64] | None = None
     capacity: int | None = None
+
+
+class Batch(NamedTuple):
+    """Some instances of a shard, to be solved one after the other: the content of a unit."""
+
+    shard: int
+    rows: range
+    tasks: list[Task]
 
 
 class Kind(NamedTuple):
@@ -71,6 +83,16 @@ class Solver:
                 routes = [run(self.binary, coords, self.seconds)]
         check_routes(task, routes)
         return routes
+
+
+@dataclass(frozen=True)
+class SolveEach:
+    """The job: routes for every instance of a batch. That a solver finds none is an answer, and not tried again."""
+
+    solver: Solver
+
+    def __call__(self, batch: Batch) -> list[list[list[int]] | Failure]:
+        return [attempt(self.solver, task) for task in batch.tasks]
 
 
 def make_solver(

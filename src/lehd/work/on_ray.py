@@ -132,6 +132,8 @@ def connect(address: str) -> None:
         _knock(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        # What Ray has to say of lost workers it would print among our results; there is no public way to ask it not to.
+        import_module("ray._private.worker")._worker_logs_enabled = False  # type: ignore[attr-defined]
     except Exception as error:  # of many kinds: no cluster, another version of Ray or of Python, no access
         where = "no Ray cluster found from this machine" if address == AUTO else f"{address}: no Ray cluster there"
         raise LehdError(f"{where}; `ray start --head` starts one ({_first_line(error)})") from None

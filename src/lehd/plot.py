@@ -9,6 +9,7 @@ from __future__ import annotations
 import colorsys
 import math
 import warnings
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,13 @@ def plot_result(result: Result, path: str | Path | None = None, optimum: float |
     return _picture(result, title, path)
 
 
+def picture_of(result: Result, ending: str = ".png") -> bytes:
+    """The drawing of a result as the content of a file, for others to write."""
+    content = BytesIO()
+    _save(plot_result(result), content, ending)
+    return content.getvalue()
+
+
 def plot_solution(
     instances: Instances, solution: Solution, title: str | None = None, path: str | Path | None = None
 ) -> Figure:
@@ -75,10 +83,15 @@ def _picture(result: Result, title: str, path: str | Path | None) -> Figure:
     if history_axes is not None:
         _draw_history(history_axes, result)
     if path is not None:
-        with replacing(Path(path)) as temporary, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph")  # a name in a script the font lacks is no reason to complain
-            figure.savefig(temporary, format=Path(path).suffix[1:].lower(), dpi=150)
+        with replacing(Path(path)) as temporary:
+            _save(figure, temporary, Path(path).suffix)
     return figure
+
+
+def _save(figure: Figure, target: Any, ending: str) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # a name in a script the font lacks is no reason to complain
+        figure.savefig(target, format=ending[1:].lower(), dpi=150)
 
 
 def _layout(result: Result) -> tuple[Figure, Axes, Axes | None]:

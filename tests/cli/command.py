@@ -11,6 +11,7 @@ from lehd.cli import app
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 HARBOUR, BAKERY = EXAMPLES / "harbour.tsp", EXAMPLES / "bakery.vrp"
+ALONE = ("--processes", "1", "--device", "cpu")  # many files one after the other, in this process
 
 
 def lehd_command(*words: object, **options: Any) -> Any:

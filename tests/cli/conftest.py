@@ -26,7 +26,7 @@ class Search:
         if options["device"] == "abacus":
             raise LehdError("there is no device 'abacus'")
         problem = problems.of(data)
-        solution = options["start"] or problem.cheap_start(data)
+        solution = options.get("start") or problem.cheap_start(data)
         cost = problem.cost(data, solution)[0].item()
         interrupted = data.names[0] == self.interrupt_at
         history = (Incumbent(0.0, 0, cost),)

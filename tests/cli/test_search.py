@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import BAKERY, HARBOUR, lehd_command
+from tests.cli.command import ALONE, BAKERY, HARBOUR, lehd_command
 
 
 def test_options_reach_the_search(searching):
@@ -57,10 +57,10 @@ def test_quiet(searching, tmp_path):
 
 
 def test_folder(searching, folder, tmp_path):
-    run = lehd_command("solve", folder, "-o", tmp_path / "out", "--plot", tmp_path / "pictures")
+    run = lehd_command("solve", folder, *ALONE, "-o", tmp_path / "out", "--plot", tmp_path / "pictures")
     assert run.exit_code == 0
     assert [call["data"].names[0] for call in searching.calls] == ["bakery", "harbour", "points"]
-    assert sorted(os.listdir(tmp_path / "out")) == ["bakery.sol", "harbour.tour", "points.tour"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["bakery.sol", "harbour.tour", "lehd-run.jsonl", "points.tour"]
     assert sorted(os.listdir(tmp_path / "pictures")) == ["bakery.png", "harbour.png", "points.png"]
     title, headings, *rows = run.stdout.splitlines()[-5:]
     assert title.strip() == "3 files solved"
@@ -70,7 +70,7 @@ def test_folder(searching, folder, tmp_path):
 
 
 def test_json_lines(searching, folder):
-    run = lehd_command("solve", folder, "--json")
+    run = lehd_command("solve", folder, *ALONE, "--json")
     records = [json.loads(line) for line in run.stdout.splitlines()]
     assert [record["file"] for record in records] == [
         str(folder / n) for n in ("bakery.vrp", "harbour.tsp", "points.CSV")
@@ -116,6 +116,14 @@ def test_start(searching, tmp_path):
         ([HARBOUR, "--start", "short.tour"], "short.tour: node 2 is not visited"),
         ([HARBOUR, "--vehicles", "3"], "a TSP takes neither"),
         (["empty"], "no file to solve in this folder"),
+        ([HARBOUR, "--processes", "2"], "expected several files to solve"),
+        ([HARBOUR, "--resume"], "expected several files to solve"),
+        ([HARBOUR, BAKERY, "--resume"], "--resume: expected --output"),
+        ([HARBOUR, BAKERY, "-o", "out", "--weights", "w.safetensors"], "w.safetensors: cannot be read"),
+        ([HARBOUR, BAKERY, "-o", "file/out"], "cannot write"),
+        ([HARBOUR, BAKERY, "--cluster", "nowhere"], "cluster 'nowhere': expected local, auto or an address"),
+        ([HARBOUR, BAKERY, "--cluster", "auto", "--processes", "2"], "--processes is for this machine"),
+        ([HARBOUR, BAKERY, "--device", "cpu", "--gpus", "1"], "--gpus alone says where"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(searching, tmp_path, monkeypatch, words, complaint):
@@ -134,11 +142,11 @@ def test_bad_input_is_one_line_and_exit_code_2(searching, tmp_path, monkeypatch,
 
 def test_a_bad_file_among_many(searching, folder, tmp_path):
     (folder / "broken.tsp").write_text("NAME : broken\nTYPE : TSP\nDIMENSION : 3\n")
-    run = lehd_command("solve", folder, "-o", tmp_path / "out")
+    run = lehd_command("solve", folder, *ALONE, "-o", tmp_path / "out")
     assert run.exit_code == 2
     assert str(folder / "broken.tsp") in run.stderr
     assert "3 files solved" in run.stdout
-    assert len(os.listdir(tmp_path / "out")) == 3
+    assert len(os.listdir(tmp_path / "out")) == 3 + 1  # and a log
 
 
 def test_result_is_shown_even_if_it_cannot_be_kept(searching, tmp_path, monkeypatch):

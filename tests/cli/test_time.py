@@ -10,45 +10,49 @@ from types import SimpleNamespace
 import pytest
 
 import lehd.solver
+from lehd import bulk
 from lehd.cli import clock, search
-from tests.cli.command import HARBOUR, lehd_command
+from tests.cli.command import ALONE, HARBOUR, lehd_command
 
 
 def test_time_limit_counts_from_the_start_of_the_process(searching, folder, monkeypatch):
     now = SimpleNamespace(monotonic=lambda: 1000.0)
-    monkeypatch.setattr(search, "time", now)
-    lehd_command("solve", folder, "--time-limit", 10, obj=997.0)
-    first, *later = [call["time_limit"] for call in searching.calls]
-    assert first == 10 - 3 - search.LEAVING
-    assert later == [10 - search.LEAVING] * 2  # from when their turn begins
+    monkeypatch.setattr(bulk, "time", now)
+    lehd_command("solve", HARBOUR, "--time-limit", 10, obj=997.0)
+    lehd_command("solve", folder, *ALONE, "--time-limit", 10, obj=997.0)
+    first, *others = [call["time_limit"] for call in searching.calls]
+    assert first == 10 - 3 - bulk.LEAVING
+    assert others == [10 - bulk.LEAVING] * 3  # of many files from when their turn begins
 
 
 def test_default_time_limit(searching, monkeypatch):
-    monkeypatch.setattr(search, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    for module in (bulk, search):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     lehd_command("solve", HARBOUR)
     lehd_command("solve", HARBOUR, "--rrc", 0)
-    assert [call["time_limit"] for call in searching.calls] == [10 - search.LEAVING, None]
+    assert [call["time_limit"] for call in searching.calls] == [10 - bulk.LEAVING, None]
 
 
 def test_pictures_take_part_of_the_time(searching, tmp_path, monkeypatch):
-    monkeypatch.setattr(search, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    for module in (bulk, search):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     lehd_command("solve", HARBOUR, "--time-limit", 10, "--plot", tmp_path / "h.png")
-    drawing = search.DRAWING + 120 * search.DRAWING_PER_NODE
-    assert searching.calls[0]["time_limit"] == pytest.approx(10 - search.LEAVING - drawing)
+    drawing = bulk.DRAWING + 120 * bulk.DRAWING_PER_NODE
+    assert searching.calls[0]["time_limit"] == pytest.approx(10 - bulk.LEAVING - drawing)
 
 
 def test_no_time_left_still_gives_a_solution(searching):
     run = lehd_command("solve", HARBOUR, "--time-limit", 1, obj=time.monotonic() - 60)
     assert run.exit_code == 0
-    assert searching.calls[0]["time_limit"] == search.LEAST
+    assert searching.calls[0]["time_limit"] == bulk.LEAST
 
 
 def test_ctrl_c_keeps_the_best_and_stops(searching, folder, tmp_path):
     searching.interrupt_at = "harbour"
-    run = lehd_command("solve", folder, "-o", tmp_path / "out")
+    run = lehd_command("solve", folder, *ALONE, "-o", tmp_path / "out")
     assert run.exit_code == 130
     assert len(searching.calls) == 2  # the third file is left alone
-    assert sorted(os.listdir(tmp_path / "out")) == ["bakery.sol", "harbour.tour"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["bakery.sol", "harbour.tour", "lehd-run.jsonl"]
     assert ", stopped)" in run.stdout
     assert "2 files solved" in run.stdout
 

@@ -84,7 +84,7 @@ main()
 
 
 def test_ctrl_c_in_the_middle_of_a_search(tmp_path):
-    words = ["solve", HARBOUR, BAKERY, "--rrc", "1000000", "-o", tmp_path, "--json"]
+    words = ["solve", HARBOUR, "--rrc", "1000000", "-o", tmp_path, "--json"]
     command = [sys.executable, "-c", CTRL_C, *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -93,7 +93,7 @@ def test_ctrl_c_in_the_middle_of_a_search(tmp_path):
         stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert set(stderr.splitlines()) <= {"searching"}
-    (record,) = map(json.loads, stdout.splitlines())  # the bakery is not begun
+    (record,) = map(json.loads, stdout.splitlines())
     assert record["interrupted"] is True
     assert lehd_command("check", HARBOUR, tmp_path / "harbour.tour").stdout == f"feasible: cost {record['cost']}\n"
 

@@ -105,7 +105,7 @@ class Store:
         if path.suffix == ".gz":
             raise LehdError(f"{path}: results are appended to a plain .jsonl file; compress it when it is finished")
         if path.exists():
-            _drop_half_line(path)
+            drop_half_line(path)
             self._keep(read_records(path))
 
     def __contains__(self, record: Record) -> bool:
@@ -176,7 +176,7 @@ def _parse(path: Path, number: int, line: str) -> dict[str, Any]:
     return values
 
 
-def _drop_half_line(path: Path) -> None:
+def drop_half_line(path: Path) -> None:
     """A run that was killed while it wrote leaves half a line."""
     data = path.read_bytes()
     if data and not data.endswith(b"\n"):

@@ -46,5 +46,9 @@ def read_instance(path: Path, capacity: float | None, vehicles: int | None) -> I
     """The one instance a file holds."""
     from lehd.io import read
 
-    whole = capacity is not None and capacity.is_integer()  # keep whole quantities exact
-    return read(path, capacity=int(capacity) if whole and capacity is not None else capacity, vehicles=vehicles)
+    return read(path, capacity=exact(capacity), vehicles=vehicles)
+
+
+def exact(number: float | None) -> float | None:
+    """A whole number as such."""
+    return int(number) if number is not None and float(number).is_integer() else number

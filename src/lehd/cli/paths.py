@@ -12,6 +12,7 @@ from lehd.errors import LehdError
 
 SEPARATORS = tuple(filter(None, (os.sep, os.altsep)))
 INPUTS = (".tsp", ".atsp", ".vrp", ".cvrp", ".csv", ".tsv")
+PICTURE = ".png"  # the ending of pictures in a folder
 
 
 @dataclass(frozen=True)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lehd.cli import paths
-from lehd.cli.common import BAD_INPUT, STOPPED, Capacity, Vehicles, complain, read_instance, reporting
+from lehd.cli.common import BAD_INPUT, STOPPED, Capacity, Vehicles, exact, read_instance, reporting
+from lehd.cli.results import show
+from lehd.cli.work_options import Cluster, Gpus
 from lehd.errors import LehdError
-from lehd.words import brief, count
+from lehd.work.engines import LOCAL
 
 if TYPE_CHECKING:
+    from lehd.bulk import SolveFile
     from lehd.types import Instances, Result
-
-PICTURE = ".png"  # the ending of pictures in a folder
-LEAVING = 0.2  # seconds kept for writing the solution
-DRAWING, DRAWING_PER_NODE = 0.3, 12e-6  # seconds kept for a picture
-LEAST = 1e-3  # the time limit of a search for which no time is left: it returns a cheap start
 
 
 def solve(
@@ -64,12 +61,27 @@ def solve(
     plot: Annotated[
         str | None, typer.Option("--plot", metavar="PATH", help="A .png, .svg or .pdf file, or a folder.")
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            show_default="one per core; 1 with a GPU",
+            help="Of many files, so many at a time. By default each search has one core; N searches share them all.",
+        ),
+    ] = None,
+    cluster: Cluster = LOCAL,
+    gpus: Gpus = 0.0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Of many files, solve those that --output has no solution of yet.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each file, and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")] = False,
 ) -> None:
     """Solve instances: TSPLIB, CVRPLIB or CSV files, or folders of them.
 
-    Ctrl-C stops the search and keeps the best solution so far.
+    Ctrl-C stops the search and keeps the best solution so far. Many files are solved on all cores at once; a run over
+    them that was stopped goes on with --resume.
 
     [bold]Examples[/bold]
 
@@ -84,6 +96,10 @@ def solve(
     [dim]A folder of files, one JSON line each:[/dim]
 
       lehd solve instances/ --time-limit 5 -o solved/ --json > costs.jsonl
+
+    [dim]The same on a Ray cluster, going on where it stopped:[/dim]
+
+      lehd solve instances/ --time-limit 5 -o solved/ --cluster auto --resume
     """
     began = context.obj if isinstance(context.obj, float) else time.monotonic()
     with reporting():
@@ -92,8 +108,14 @@ def solve(
         sources, many = paths.inputs(files)
         if start is not None and many:
             raise LehdError("--start: expected a single file to solve")
+        if not many and (processes is not None or cluster != LOCAL or gpus or resume):
+            raise LehdError("--processes, --cluster, --gpus and --resume: expected several files to solve, or a folder")
+        if resume and output is None:
+            raise LehdError("--resume: expected --output, the folder of the run that was stopped")
 
+        from lehd.bulk import SolveFile
         from lehd.io.write import FORMATS
+        from lehd.solver import DEFAULT_SECONDS
 
         writes = paths.target("--output", output, sources, many, FORMATS) if output is not None else None
         draws = None
@@ -104,120 +126,71 @@ def solve(
         work = {"rrc": rrc, "longest": longest, "parallel": parallel, "nearest": nearest}
         work |= {"beam": beam, "sample": sample}
         options = {**work, "model": weights, "seed": seed, "device": device}
-        job = Job(time_limit, capacity, vehicles, start, writes, draws, quiet, options)
+        if time_limit is None and rrc is None:
+            time_limit = DEFAULT_SECONDS
+        job = SolveFile(options, time_limit, exact(capacity), vehicles, picture=draws is not None)
+        if many:
+            from lehd.cli.many import Many, choose_engine
 
-    results: list[Result] = []
-    failed = interrupted = False
-    for source in sources:
-        try:
-            result = job.search(source, began)
-            results.append(result)
-            interrupted = result.interrupted
-            try:
-                job.write(result, source)
-            finally:
-                show(result, source, as_json, quiet)
-        except LehdError as error:
-            complain(error)
-            failed = True
-        except KeyboardInterrupt:
-            complain("stopped")
-            interrupted = True
-        if interrupted:
-            break
-        began = time.monotonic()
-    if many and results and not as_json and not quiet:
-        show_summary(results)
+            engine, needs = choose_engine(len(sources), device, cluster, processes, gpus)
+            interrupted, failed = Many(sources, job, engine, needs, writes, draws, resume, as_json, quiet).run()
+        else:
+            interrupted, failed = One(sources[0], job, start, writes, draws, as_json, quiet).run(began), False
     if interrupted or failed:
         raise typer.Exit(STOPPED if interrupted else BAD_INPUT)
 
 
 @dataclass(frozen=True)
-class Job:
-    """What is asked for, the same for every file."""
+class One:
+    """A single file."""
 
-    time_limit: float | None
-    capacity: float | None
-    vehicles: int | None
+    source: Path
+    job: SolveFile
     start: Path | None
     writes: paths.Target | None
     draws: paths.Target | None
+    as_json: bool
     quiet: bool
-    options: dict[str, Any]  # handed on to lehd.solve as they are
 
-    def search(self, source: Path, began: float) -> Result:
-        """Read and solve a file that has been waiting since `began`."""
+    def run(self, began: float) -> bool:
+        """Solve it, where it has been waiting since `began`; whether the user stopped the search."""
         from lehd.cli.progress import Bar
         from lehd.io.solution import read_solution
-        from lehd.solver import DEFAULT_SECONDS, solve
-        from lehd.types import Result
+        from lehd.io.write import result_record
 
-        instance = read_instance(source, self.capacity, self.vehicles)
+        instance = read_instance(self.source, self.job.capacity, self.job.vehicles)
         start = None if self.start is None else read_solution(self.start, instance)
-        self.check_outputs(source, instance)
-        limit = self.time_limit
-        if limit is None and self.options["rrc"] is None:
-            limit = DEFAULT_SECONDS
-        left = None
-        if limit is not None:
-            drawing = DRAWING + DRAWING_PER_NODE * instance.num_nodes if self.draws else 0.0
-            left = max(LEAST, began + limit - time.monotonic() - drawing - LEAVING)
-        with Bar(source.name, left, self.quiet) as bar:
-            result = solve(instance, start=start, time_limit=left, progress=bar, **self.options)
-        assert isinstance(result, Result)  # a list only for a batch
-        return result
+        self.check_outputs(instance)
+        left = self.job.seconds_left(instance, began)
+        with Bar(self.source.name, left, self.quiet) as bar:
+            result = self.job.search(instance, left, start=start, progress=bar)
+        try:
+            self.write(result)
+        finally:
+            show({"file": str(self.source), **result_record(result)}, self.as_json, self.quiet)
+        return result.interrupted
 
-    def check_outputs(self, source: Path, instance: Instances) -> None:
+    def check_outputs(self, instance: Instances) -> None:
         """Complain before the time is spent, not after."""
         from lehd.io.write import check_ending, check_format, check_writable
 
         if self.writes:
-            path = self.output(source, instance)
+            path = self.output(instance)
             check_format(path, instance)
             check_writable(path)
         if self.draws:
             from lehd.plot import PICTURES
 
-            path = self.draws.file(source, PICTURE)
+            path = self.draws.file(self.source, paths.PICTURE)
             check_ending(path, PICTURES)
             check_writable(path)
 
-    def write(self, result: Result, source: Path) -> None:
+    def write(self, result: Result) -> None:
         if self.writes:
-            result.write(self.output(source, result.instance))
+            result.write(self.output(result.instance))
         if self.draws:
-            result.plot(self.draws.file(source, PICTURE))
+            result.plot(self.draws.file(self.source, paths.PICTURE))
 
-    def output(self, source: Path, instance: Instances) -> Path:
+    def output(self, instance: Instances) -> Path:
         assert self.writes is not None
-        return self.writes.file(source, ".tour" if instance.demands is None else ".sol")
-
-
-def show(result: Result, source: Path, as_json: bool, quiet: bool) -> None:
-    from lehd.io.write import result_record
-
-    if as_json:
-        typer.echo(json.dumps({"file": str(source), **result_record(result)}))
-    elif not quiet:
-        work = f"{result.seconds:.1f} s, {count(result.iterations, 'iteration')}"
-        routes = f", {count(len(result.routes), 'route')}" if result.problem == "CVRP" else ""
-        typer.echo(f"{result.name}: cost {brief(result.cost)}{routes} ({work}{', stopped' * result.interrupted})")
-        for note in result.notes:
-            typer.echo(f"  note: {note}")
-
-
-def show_summary(results: list[Result]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=count(len(results), "file") + " solved", title_justify="left", box=None, pad_edge=False)
-    for heading in ("name", "n", "cost", "seconds", "iterations", "notes"):
-        table.add_column(
-            heading, justify="left" if heading in ("name", "notes") else "right", no_wrap=heading != "notes"
-        )
-    for result in results:
-        size = result.solution.nodes.shape[1]
-        cells = [str(size), brief(result.cost), f"{result.seconds:.1f}", str(result.iterations)]
-        table.add_row(*map(Text, [result.name, *cells, "; ".join(result.notes)]))
-    Console().print(table)
+        return self.writes.file(self.source, ".tour" if instance.demands is None else ".sol")

@@ -12,20 +12,23 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from lehd import symmetry
 from lehd.decoding.construct import best_rows, construct
 from lehd.decoding.rrc import SHORTEST, random_reconstruct, strictly_shorter
 from lehd.decoding.select import GREEDY, Beam, Sample, Select
 from lehd.decoding.speed import Speed, measure_speed
 from lehd.decoding.stop import OutOfTime, Stop
+from lehd.memory import Memory
 from lehd.model.lehd import LEHD
 from lehd.problems.base import Problem, unit_box
-from lehd.types import Incumbent, Instances, Result, Rollout, Solution
+from lehd.types import Incumbent, Instances, Result, Rollout, Solution, State
 from lehd.words import count
 
 NEAREST = 100  # nodes in view where time is short: about as many as the models were trained on
 # Of the time left, what a first construction may take with all nodes in view, and with the nearest ones.
 CONSTRUCTION_SHARES: dict[int | None, float] = {None: 0.25, NEAREST: 0.7}
 WHOLE_PARTS = 200  # nodes of a partial solution of which RRC shows all: of longer ones it tries more in the same time
+VIEWS = ("average", "best")  # what to do with the eight ways to look at an instance
 CHEAP = "the search started from insertion, not from a solution of the model"
 ITERATION_SHARE = 0.1  # of the time left when RRC begins: what the longest iteration may take
 USUAL_LENGTH = 100  # of partial solutions, where time does not allow to reconstruct longer ones everywhere at once
@@ -53,10 +56,12 @@ class Options:
     longest: int | None = None
     parallel: bool | None = None
     nearest: int | None = None
+    views: str | None = None  # one of VIEWS
 
     @property
     def width(self) -> int:
-        return self.beam or self.sample or 1
+        """Rows of the first construction for each instance."""
+        return (self.beam or self.sample or 1) * (1 if self.views is None else symmetry.COUNT)
 
 
 class Plan(NamedTuple):
@@ -89,9 +94,10 @@ class Search:
         rng: random.Random,
         begun: float,
         progress: Callable[[Progress], None] | None,
+        memory: Memory | None = None,
     ):
         self.problem, self.given, self.model, self.stop, self.rng = problem, instances, model, stop, rng
-        self.options, self.begun, self.report = options, begun, progress
+        self.options, self.begun, self.report, self.memory = options, begun, progress, memory
         sites = instances.coords if instances.sites is None else instances.sites
         # The model sees the plane scaled to the unit square; distances are measured where they were given.
         self.instances: Instances = replace(instances, coords=unit_box(instances.coords), sites=sites).to(device)
@@ -127,6 +133,7 @@ class Search:
                 coverage=plan.coverage,
                 nearest=plan.nearest,
                 on_iteration=self._on_iteration,
+                memory=self.memory,
             )
         except KeyboardInterrupt:
             self.interrupted = True
@@ -149,7 +156,7 @@ class Search:
         select, nearest = self._select(), self.options.nearest
         steps = self.instances.num_nodes - self.problem.first_node
         if speed is not None:
-            rows, left = len(self.instances) * select.width, self.stop.time_left()
+            rows, left = len(self.instances) * self.options.width, self.stop.time_left()
             views = dict.fromkeys([nearest or self._view(steps, self.problem.whole_up_to), NEAREST])
             affordable = [
                 view
@@ -165,15 +172,24 @@ class Search:
         draws = [self.rng.randrange(self.instances.num_nodes) for _ in range(len(self.instances))]
         state = self.problem.initial_state(self.instances, torch.tensor(draws, device=self.instances.device))
         try:
-            rollout = construct(
-                self.model, self.problem, self.instances, state, select, nearest, self.stop, self._on_step(steps)
-            )
+            self._keep(self._or_cheap(self.problem.complete(state, self._construct(state, select, nearest))))
         except OutOfTime:
             self._keep(self._cheap_start())
-            return
-        best = best_rows(self.problem, self.instances, state, rollout, select.width)
-        chosen = Rollout(rollout.nodes[best], rollout.via_depot[best], rollout.log_probability[best])
-        self._keep(self._or_cheap(self.problem.complete(state, chosen)))
+
+    def _construct(self, state: State, select: Select, nearest: int | None) -> Rollout:
+        """The best rollout of each row."""
+        instances, rows, views = self.instances, state, 1
+        if self.options.views == "average":
+            views = symmetry.COUNT
+        elif self.options.views == "best":
+            instances, rows = symmetry.all_views(instances), symmetry.in_all_views(state)
+        on_step = self._on_step(state.available.shape[1])
+        rollout = construct(
+            self.model, self.problem, instances, rows, select, nearest, self.stop, on_step, views, self.memory
+        )
+        width = len(rollout.nodes) // len(state.start)
+        best = best_rows(self.problem, self.instances, state, rollout, width)
+        return Rollout(rollout.nodes[best], rollout.via_depot[best], rollout.log_probability[best])
 
     def _or_cheap(self, constructed: Solution) -> Solution:
         """The cheap start where it is better: it may keep a fleet limit, or know distances the model cannot see."""

@@ -19,10 +19,12 @@ from lehd.decoding.rrc import SHORTEST
 from lehd.decoding.stop import Stop
 from lehd.device import find_device
 from lehd.errors import LehdError
+from lehd.memory import memory_of
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.model.lehd import LEHD
+from lehd.model.precision import cpu_has_half, in_half
 from lehd.problems.base import Problem
-from lehd.search import Options, Progress, Search
+from lehd.search import VIEWS, Options, Progress, Search
 from lehd.types import Instances, Result, Solution
 
 __all__ = ["Progress", "solve"]
@@ -49,6 +51,9 @@ def solve(
     longest: int | None = None,
     parallel: bool | None = None,
     nearest: int | None = None,
+    views: str | None = None,
+    half: bool | None = None,
+    memory: float | None = None,
     model: LEHD | str | Path | None = None,
     seed: int = 0,
     device: str | torch.device | None = None,
@@ -70,6 +75,10 @@ def solve(
     parallel    reconstruct as many disjoint partial solutions at once as fit; by default with a time limit only
     nearest     show the model so many near nodes instead of all; by default, unless `rrc` says how long to search, 100
                 where that is better (large instances) or saves needed time
+    views       let the first construction look at the instance in eight ways, turned and mirrored: "average" decides by
+                the mean of what the model says, "best" keeps the shortest of eight solutions
+    half        multiply in half precision; by default on a GPU, and with a time limit on a CPU that is faster so
+    memory      GiB that the process may hold; what does not fit together is done in turn
     model       weights: a file, or a loaded model; by default those the package ships
     seed        the same seed and number of iterations give the same result on the same device
     device      "cpu", "cuda", …; by default a GPU if there is one
@@ -87,14 +96,19 @@ def solve(
         raise LehdError("give beam or sample, not both")
     if whole_seed is None:
         raise LehdError("seed = None: expected a whole number from 0")
-    time_limit = _seconds(time_limit)
+    time_limit, memory = _positive("time_limit", time_limit, "seconds"), _positive("memory", memory, "GiB")
+    if views is not None and views not in VIEWS:
+        raise LehdError(f"views = {views!r}: expected {' or '.join(VIEWS)}")
     if time_limit is None and rrc is None:
         time_limit = DEFAULT_SECONDS
-    options = Options(beam, sample, longest, parallel, nearest)
+    options = Options(beam, sample, longest, parallel, nearest, views)
     where = find_device(device)
     network, name = _model(model, problem, where)
     given = None if start is None else _start(problem, instances, start)
 
+    if half is None:
+        half = where.type == "cuda" or (time_limit is not None and cpu_has_half())
+    room = memory_of(memory, where)
     tokens = instances.num_nodes * options.width
     at_once = max(1, TOKENS_AT_ONCE[where.type] // tokens)
     parts = [slice(first, first + at_once) for first in range(0, len(instances), at_once)]
@@ -106,8 +120,8 @@ def solve(
         rule, stopped = Stop(rrc, until, stop), bool(results) and results[-1].interrupted
         if stopped:  # by the user: the rest get a solution, but no search
             rule = Stop(0, begun)
-        search = Search(problem, instances.rows(part), network, where, rule, options, rng, begun, progress)
-        with _threads(where, len(search.given) * tokens):
+        search = Search(problem, instances.rows(part), network, where, rule, options, rng, begun, progress, room)
+        with _threads(where, len(search.given) * tokens), in_half(half):
             search.run(None if given is None else given.rows(part), stopped)
         results += search.results(whole_seed, name)
     return results if batch else results[0]
@@ -153,11 +167,11 @@ def _whole(name: str, value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _seconds(value: Any) -> float | None:
+def _positive(name: str, value: Any, unit: str) -> float | None:
     if value is not None and (
         not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < math.inf
     ):
-        raise LehdError(f"time_limit = {value}: expected a positive number of seconds")
+        raise LehdError(f"{name} = {value}: expected a positive number of {unit}")
     return None if value is None else float(value)
 
 

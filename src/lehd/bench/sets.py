@@ -22,6 +22,7 @@ from lehd.decoding.stop import Stop
 from lehd.device import find_device
 from lehd.errors import LehdError
 from lehd.io.write import write_result
+from lehd.memory import in_turns
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.solver import TOKENS_AT_ONCE
 from lehd.types import Instances, Result, Solution
@@ -98,17 +99,15 @@ class SetRun:
         rows = range(len(self.set.instances))
         todo = [row for row in rows if self._missing([row])]
         batch = self.options.batch or max(1, TOKENS_AT_ONCE[self.device.type] // self.set.instances.num_nodes)
-        while todo and not self.options.stop.out_of_time():
-            try:
-                self._run_rows(todo[:batch])
-            except torch.OutOfMemoryError:
-                if batch == 1:
-                    raise LehdError(f"{self.set.name}: the memory does not hold a single instance") from None
-                batch = (min(batch, len(todo)) + 1) // 2
-                self.watch.working(f"{self.set.name}: out of memory, now {batch} instances at once")
-                torch.cuda.empty_cache()
-                continue
-            todo = todo[batch:]
+
+        def work(part: slice) -> None:
+            if not self.options.stop.out_of_time():
+                self._run_rows(todo[part])
+
+        def halved(size: int) -> None:
+            self.watch.working(f"{self.set.name}: out of memory, now {size} instances at once")
+
+        in_turns(len(todo), batch, work, halved)
         return self.records()
 
     def _missing(self, rows: list[int]) -> list[int]:

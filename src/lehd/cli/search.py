@@ -44,6 +44,15 @@ def solve(
     ] = None,
     beam: Annotated[int | None, typer.Option(metavar="K", min=1, help="Construct by beam search of width K.")] = None,
     sample: Annotated[int | None, typer.Option(metavar="K", min=1, help="Construct K random samples.")] = None,
+    views: Annotated[
+        str | None, typer.Option(metavar="average|best", help="Construct by the eight symmetries of the square.")
+    ] = None,
+    half: Annotated[
+        bool | None, typer.Option("--half/--single", show_default="chosen", help="Precision of the matrix products.")
+    ] = None,
+    memory: Annotated[
+        float | None, typer.Option(metavar="GIB", show_default="no limit", help="What the process may hold.")
+    ] = None,
     start: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A .tour, .sol or .json solution to improve.")
     ] = None,
@@ -125,7 +134,15 @@ def solve(
             draws = paths.target("--plot", plot, sources, many, PICTURES)
         work = {"rrc": rrc, "longest": longest, "parallel": parallel, "nearest": nearest}
         work |= {"beam": beam, "sample": sample}
-        options = {**work, "model": weights, "seed": seed, "device": device}
+        options = {
+            **work,
+            "views": views,
+            "half": half,
+            "memory": memory,
+            "model": weights,
+            "seed": seed,
+            "device": device,
+        }
         if time_limit is None and rrc is None:
             time_limit = DEFAULT_SECONDS
         job = SolveFile(options, time_limit, exact(capacity), vehicles, picture=draws is not None)

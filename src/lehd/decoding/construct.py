@@ -4,13 +4,15 @@ and partial solutions, TSP and CVRP all run through it."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from lehd.decoding.select import GREEDY, Select
+from lehd.decoding.select import GREEDY, Sample, Select
 from lehd.decoding.stop import OutOfTime, Stop
-from lehd.decoding.view import score_all, score_nearest
+from lehd.decoding.view import embed, score_all, score_nearest
+from lehd.memory import Memory, row_bytes
 from lehd.model.lehd import LEHD
 from lehd.model.precision import inference
 from lehd.problems.base import Problem
@@ -26,12 +28,49 @@ def construct(
     nearest: int | None = None,
     stop: Stop | None = None,
     on_step: Callable[[int], None] | None = None,
+    views: int = 1,
+    memory: Memory | None = None,
 ) -> Rollout:
     """Let the model decide until no node is left. The rollout has `select.width` rows for each row of the state.
 
     With `nearest`, a state of more nodes is shown to the model only in part: so many near ones, embedded at every step.
+    With eight `views` the model sees everything turned and mirrored too, and the mean of what it says decides.
+    Rows that do not fit into the `memory` together are constructed in turn; `on_step` hears of the steps of each turn.
     Raises OutOfTime if `stop` runs out of time on the way.
     """
+    if memory is None:
+        return _construct(model, problem, instances, state, select, nearest, stop, on_step, views)
+    if isinstance(select, Sample):  # whose rows, unlike those of a beam, need not be together
+        state, select = state.repeat(select.width), replace(select, width=1)
+    rows, steps = state.available.shape
+    view = steps if nearest is None else min(nearest, steps)
+    done: list[Rollout] = []
+
+    def turn(part: slice) -> None:
+        own, mine = instances, state
+        if part != slice(0, rows):  # of the others nothing is embedded
+            which, own_number = torch.unique(state.instance[part], return_inverse=True)
+            own, mine = instances.rows(which), state.map(lambda tensor: tensor[part])
+            mine = replace(mine, instance=own_number)
+        done.append(_construct(model, problem, own, mine, select, nearest, stop, on_step, views))
+
+    memory.in_turns(rows, row_bytes(model.config, view, steps, select.width * views), turn)
+    if len(done) == 1:
+        return done[0]
+    return Rollout(*(torch.cat(each) for each in zip(*((r.nodes, r.via_depot, r.log_probability) for r in done))))
+
+
+def _construct(
+    model: LEHD,
+    problem: Problem,
+    instances: Instances,
+    state: State,
+    select: Select,
+    nearest: int | None,
+    stop: Stop | None,
+    on_step: Callable[[int], None] | None,
+    views: int,
+) -> Rollout:
     state = state.repeat(select.width)
     rows, steps = state.available.shape
     device = state.available.device
@@ -41,15 +80,15 @@ def construct(
     actions = problem.actions_per_node
     whole = nearest is None or steps <= nearest
     with inference(device):
-        embeddings = model.encode(problem.features(instances, model.config.box)) if whole and steps else None
+        embeddings = embed(model, problem, instances, views) if whole and steps else None
         for step in range(steps):
             if stop is not None and stop.out_of_time():
                 raise OutOfTime
             slots = None
             if embeddings is not None:
-                logits = score_all(model, problem, instances, embeddings, state)
+                logits = score_all(model, problem, instances, embeddings, state, views)
             else:
-                logits, slots = score_nearest(model, problem, instances, state, nearest or steps)
+                logits, slots = score_nearest(model, problem, instances, state, nearest or steps, views)
             action, total, parent = select(logits.flatten(1).log_softmax(1), total)
             if parent is not None:
                 state, nodes, via_depot = state.rows(parent), nodes[parent], via_depot[parent]

@@ -12,9 +12,10 @@ from torch import Tensor
 from lehd.decoding.construct import construct
 from lehd.decoding.replay import Replays
 from lehd.decoding.stop import OutOfTime, Stop
+from lehd.memory import Memory
 from lehd.model.lehd import LEHD
 from lehd.problems.base import Problem
-from lehd.types import Instances, Solution
+from lehd.types import Instances, Rollout, Solution
 
 SHORTEST = 4  # shorter partial solutions have nothing to decide
 FEW = 24  # lengths that come again soon: on a GPU what has been done before is done faster
@@ -32,13 +33,15 @@ def random_reconstruct(
     coverage: int = 0,
     nearest: int | None = None,
     on_iteration: Callable[[int, Solution], None] | None = None,
+    memory: Memory | None = None,
 ) -> Solution:
     """Improve the solutions of all instances until `stop`; none of them ever gets worse.
 
     Each iteration draws one length, uniform from 4 to the number of nodes or to `longest`, and for every instance a
     position and direction of its own. The paper reconstructs one partial solution of each instance at a time.
     With a `coverage` there are as many disjoint ones as have so many nodes together, up to the whole solution; each is
-    kept or dropped on its own: with fixed ends they never meet. On a GPU these have one of a few lengths.
+    kept or dropped on its own: with fixed ends they never meet. On a GPU these have one of a few lengths. Those that do
+    not fit into the `memory` together are constructed in turn.
     """
     size = solution.nodes.shape[1]
     upper = size if longest is None else min(longest, size)
@@ -46,7 +49,9 @@ def random_reconstruct(
     generator = torch.Generator(instances.device)
     generator.manual_seed(rng.getrandbits(63))
     on_gpu = instances.device.type == "cuda"
-    construct_part = Replays(model, problem).construct if on_gpu else functools.partial(construct, model, problem)
+    construct_part: Callable[..., Rollout] = functools.partial(construct, model, problem, memory=memory)
+    if on_gpu and (memory is None or memory.limit is None):  # recordings keep memory of their own
+        construct_part = Replays(model, problem).construct
     lengths = few_lengths(lower, upper) if on_gpu and coverage else range(lower, upper + 1)
     iteration = 0
     while not problem.trivial(instances) and not stop.done(iteration):

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from lehd.model.lehd import LEHD
 from lehd.problems.base import Problem
+from lehd.symmetry import all_views, in_all_views
 from lehd.types import Instances, State
 
 START, DESTINATION, FIRST = 0, 1, 2  # places in a neighbourhood
@@ -25,20 +26,27 @@ class Neighbourhood(NamedTuple):
     slots: Tensor  # (R, k) where its nodes stand among the available ones
 
 
-def score_all(model: LEHD, problem: Problem, instances: Instances, embeddings: Tensor, state: State) -> Tensor:
+def embed(model: LEHD, problem: Problem, instances: Instances, views: int = 1) -> Tensor:
+    """Embeddings (B, N, D) of whole instances, with eight `views` (8 B, N, D)."""
+    return model.encode(problem.features(instances if views == 1 else all_views(instances), model.config.box))
+
+
+def score_all(
+    model: LEHD, problem: Problem, instances: Instances, embeddings: Tensor, state: State, views: int = 1
+) -> Tensor:
     """Logits (R, U, K) of all available nodes: finite whatever the weights, -inf where an action is not allowed."""
-    logits = model.score(embeddings, state, problem.context(instances, state)).float().nan_to_num()
-    allowed = problem.feasible(instances, state)
-    return logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
+    context = problem.context(instances, state)
+    return _scores(model, embeddings, state, context, problem.feasible(instances, state), views)
 
 
-def score_nearest(model: LEHD, problem: Problem, instances: Instances, state: State, count: int) -> Neighbourhood:
+def score_nearest(
+    model: LEHD, problem: Problem, instances: Instances, state: State, count: int, views: int = 1
+) -> Neighbourhood:
     """Logits of the `count` available nodes that the problem considers nearest."""
     slots = problem.nearest(instances, state, count)
     candidates = state.available.gather(1, slots)
     nodes = torch.cat([state.start[:, None], state.destination[:, None], candidates], 1)
     local = instances.take(nodes, state.instance)
-    local = replace(local, coords=problem.neighbourhood_box(local.coords))
     rows = torch.arange(len(slots), device=slots.device)
     seen = State(
         instance=rows,
@@ -48,12 +56,26 @@ def score_nearest(model: LEHD, problem: Problem, instances: Instances, state: St
         available=torch.arange(FIRST, nodes.shape[1], device=slots.device).expand(len(slots), -1),
         resources=state.resources,
     )
-    embeddings = model.encode(problem.features(local, box=False))
-    logits = model.score(embeddings, seen, problem.context(local, seen)).float().nan_to_num()
+    shown = local if views == 1 else all_views(local)
+    shown = replace(shown, coords=problem.neighbourhood_box(shown.coords))
+    embeddings = model.encode(problem.features(shown, box=False))
     allowed = problem.feasible(instances, state)
     if allowed is not None:
         allowed = allowed.gather(1, slots[..., None].expand(-1, -1, allowed.shape[2]))
         # If all that is allowed lies elsewhere, the depot is still a way to get there.
         allowed = torch.cat([allowed[..., :-1], allowed[..., -1:] | ~allowed.any(2).any(1)[:, None, None]], 2)
-        logits = logits.masked_fill(~allowed, -torch.inf)
-    return Neighbourhood(logits, slots)
+    return Neighbourhood(_scores(model, embeddings, seen, problem.context(local, seen), allowed, views), slots)
+
+
+def _scores(
+    model: LEHD, embeddings: Tensor, state: State, context: Tensor, allowed: Tensor | None, views: int
+) -> Tensor:
+    """Logits (R, U, K); with several views the mean of their log-probabilities."""
+    if views > 1:
+        state, context = in_all_views(state), context.repeat_interleave(views, 0)
+    logits = model.score(embeddings, state, context).float().nan_to_num()
+    if allowed is not None:
+        logits = logits.masked_fill(~allowed.repeat_interleave(views, 0), -torch.inf)
+    if views > 1:
+        logits = logits.flatten(1).log_softmax(1).view(-1, views, *logits.shape[1:]).mean(1)
+    return logits

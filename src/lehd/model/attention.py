@@ -38,12 +38,17 @@ class AttentionLayer(nn.Module):
         self.norm_ff = NodeNorm(dim, norm) if norm != "none" else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        rows, length, dim = x.shape
-        # (R, n, 3D) -> three of (R, heads, n, D / heads)
-        q, k, v = self.qkv(x).view(rows, length, 3, self.heads, dim // self.heads).permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(q, k, v)
-        x = x + self.attention_out(mixed.transpose(1, 2).reshape(rows, length, dim))
+        x = x + self.attention_out(attend(self.qkv(x), self.heads))
         x = self.norm_attention(x)
         x = x + self.ff_out(torch.relu(self.ff_in(x)))
         normed: Tensor = self.norm_ff(x)
         return normed
+
+
+def attend(qkv: Tensor, heads: int) -> Tensor:
+    """Multi-head attention (R, n, D) of queries, keys and values (R, n, 3D)."""
+    rows, length, triple = qkv.shape
+    # (R, n, 3D) -> three of (R, heads, n, D / heads)
+    q, k, v = qkv.view(rows, length, 3, heads, triple // 3 // heads).permute(2, 0, 3, 1, 4)
+    mixed = functional.scaled_dot_product_attention(q, k, v)
+    return mixed.transpose(1, 2).reshape(rows, length, triple // 3)

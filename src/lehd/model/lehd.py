@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from lehd.errors import LehdError
 from lehd.model.attention import AttentionLayer
 from lehd.model.fused import fusable, run_fused
+from lehd.model.half import halvable, run_half
 from lehd.model.precision import exactly
 from lehd.types import State
 
@@ -96,10 +97,12 @@ class LEHD(nn.Module):
 
 
 def run(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
-    """The layers one after the other, on a GPU by fused kernels where they can."""
+    """The layers one after the other, by fused kernels on a GPU, in half precision on a CPU where that is asked for."""
     stack = [layer for layer in layers if isinstance(layer, AttentionLayer)]
     if fusable(stack, x):
         return run_fused(stack, x)
+    if halvable(stack, x):
+        return run_half(stack, x)
     for layer in stack:
         x = layer(x)
     return x

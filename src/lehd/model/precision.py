@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,14 +18,17 @@ BACKENDS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBacke
 
 HALF = torch.bfloat16
 _kept: ContextVar[dict[int, list[Tensor]] | None] = ContextVar("half_copies", default=None)
+_half: ContextVar[bool | None] = ContextVar("half", default=None)
 
 
 @contextmanager
 def arithmetic(device: torch.device) -> Iterator[None]:
-    """On a GPU the layers' matrix products in bfloat16, all else in single precision; on a CPU single throughout."""
+    """On a GPU the layers' matrix products in bfloat16, all else in single precision; on a CPU single throughout.
+    Within `in_half` as that says."""
+    half = _half.get()
     with (
         torch.cuda.device(device) if device.type == "cuda" else nullcontext(),  # where kernels are launched
-        torch.autocast(device.type, dtype=HALF, enabled=device.type == "cuda"),
+        torch.autocast(device.type, dtype=HALF, enabled=device.type == "cuda" if half is None else half),
         sdpa_kernel(BACKENDS, set_priority=True),
     ):
         yield
@@ -38,12 +43,32 @@ def exactly(tensor: Tensor) -> torch.autocast:
 @contextmanager
 def inference(device: torch.device) -> Iterator[None]:
     """The same without gradients. Weights must not change meanwhile: their half-precision copies are made once."""
-    before = _kept.set({})
+    kept = _kept.get()
+    before = _kept.set({} if kept is None else kept)
     try:
         with torch.no_grad(), arithmetic(device):
             yield
     finally:
         _kept.reset(before)
+
+
+@contextmanager
+def in_half(wanted: bool) -> Iterator[None]:
+    """Within it inference multiplies matrices in bfloat16, or not, on whatever device, with one set of half-precision
+    copies of the weights."""
+    half, kept = _half.set(wanted), _kept.set({})
+    try:
+        yield
+    finally:
+        _half.reset(half)
+        _kept.reset(kept)
+
+
+@cache
+def cpu_has_half() -> bool:
+    """Whether this processor multiplies bfloat16 numbers itself; others do so more slowly than single precision."""
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
+    return bool(capabilities.get("avx512_bf16", False))
 
 
 def half_copies(module: nn.Module) -> list[Tensor]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from lehd.problems.base import Problem
+from lehd.symmetry import turned
 from lehd.types import Instances, Solution, State
 
 LENGTHS = 8  # of partial solutions, for each number of available nodes
@@ -87,6 +88,4 @@ def decisions(
 def symmetries(coords: Tensor, generator: torch.Generator) -> Tensor:
     """Each instance (B, N, 2) turned or mirrored by one of the square's eight symmetries."""
     draws = torch.randint(2, (3, len(coords), 1, 1), generator=generator, device=coords.device).bool()
-    swapped = torch.where(draws[0], coords.flip(2), coords)
-    mirror = torch.cat([draws[1], draws[2]], 2)
-    return torch.where(mirror, 1 - swapped, swapped)
+    return turned(coords, draws[0], draws[1], draws[2])

@@ -12,6 +12,11 @@ import numpy as np
 import pytest
 import torch
 
+from lehd.bench.elsewhere import Elsewhere
+from lehd.bench.sets import Options
+from lehd.bench.store import Store
+from lehd.bench.uniform import run_uniform
+from lehd.bench.watch import Watch
 from lehd.data.dataset import SHARD
 from lehd.data.label_file import fresh_instances
 from lehd.errors import LehdError
@@ -125,6 +130,18 @@ def test_parts_by_a_model_are_those_of_this_process(engine, tmp_path):
         assert progress.complete
     for name in ("ray", "pool"):
         assert_same_files(tmp_path / name, tmp_path / "here", "part-*.npz", 4)
+
+
+def test_benches_find_what_one_process_finds(engine, tmp_path):
+    np.savez(tmp_path / "small.npz", coords=np.random.default_rng(0).random((4, 15, 2)), ref_cost=np.ones(4))
+    options = Options((2,), batch=2, device="cpu")
+    found = [
+        run_uniform([tmp_path / "small.npz"], options, Store(), Watch()),
+        Elsewhere(options, Store(), Watch(), engine, Needs()).uniform([tmp_path / "small.npz"]),
+    ]
+    here, there = ({(each.instance, each.budget): each.cost for each in records} for records in found)
+    assert len(there) == 8
+    assert there == pytest.approx(here, rel=1e-6)  # their last digits may depend on the number of threads
 
 
 def assert_same_files(first, second, pattern, count):

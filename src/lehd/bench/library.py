@@ -30,6 +30,7 @@ from lehd.decoding.stop import Stop, max_runtime
 from lehd.device import find_device
 from lehd.errors import LehdError
 from lehd.io import read
+from lehd.model import lehd as network
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.problems.base import unit_box
 from lehd.solver import solve
@@ -48,6 +49,10 @@ class Case:
     nodes: int
     best_known: float
     paper_reference: float | None  # None: not in the paper
+
+    @property
+    def problem(self) -> str:
+        return "TSP" if self.library == "tsplib" else "CVRP"
 
 
 def tsplib_cases(folder: Path) -> Iterator[Case]:
@@ -93,24 +98,33 @@ def run_library(
     for case in cases:
         if options.stop.out_of_time():
             break
-        instance = read(case.path)
         if time_limit is None:
-            records += SetRun(_as_set(case, instance), options, store, watch).run()
+            records += SetRun(set_of(case), options, store, watch).run()
         else:
-            records.append(_in_time(case, instance, time_limit, options, store, watch))
+            records.append(in_time(case, read(case.path), time_limit, options, store, watch))
     return records
 
 
-def _as_set(case: Case, instance: Instances) -> TestSet:
+def set_of(case: Case) -> TestSet:
     """The model sees the plane scaled to the unit square; distances are measured where they were given."""
+    instance = read(case.path)
     sites = instance.coords if instance.sites is None else instance.sites
     scaled = replace(instance, coords=unit_box(instance.coords), sites=sites)
     return TestSet(case.library, case.group, scaled, [case.path.stem], [case.best_known], case.paper_reference)
 
 
-def _in_time(case: Case, instance: Instances, seconds: float, options: Options, store: Store, watch: Watch) -> Record:
+def in_time(
+    case: Case,
+    instance: Instances,
+    seconds: float,
+    options: Options,
+    store: Store,
+    watch: Watch,
+    models: dict[str, network.LEHD] | None = None,
+) -> Record:
+    """The search on one file; by default with the model that the options name."""
     problem, device = problems.of(instance), find_device(options.device)
-    model = load_model(options.weights or shipped_weights(problem.name))
+    model = models[problem.name] if models else load_model(options.weights or shipped_weights(problem.name))
     empty = Record(
         bench=case.library,
         set=case.group,

@@ -37,9 +37,10 @@ from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.solver import solve
 from lehd.types import Instances, Result
 from lehd.words import count
+from lehd.work.here import Here
 from lehd.work.local import Pool
 from lehd.work.run import run_units
-from lehd.work.units import Failure, Unit
+from lehd.work.units import Engine, Failure, Needs, Unit
 
 SECONDS = (1.0, 10.0, 60.0)
 GRACE = 60.0  # seconds after which a solver that does not end is given up
@@ -60,9 +61,12 @@ class Options:
 class Race:
     """All solvers on all items, with every budget."""
 
-    def __init__(self, items: list[Item], options: Options, store: Store, watch: Watch):
-        self.items, self.options, self.store, self.watch = items, options, store, watch
-        self.device = find_device(options.device)
+    def __init__(self, items: list[Item], options: Options, store: Store, watch: Watch, engine: Engine | None = None):
+        """With an engine several instances are solved at a time, each on a CPU core of its own."""
+        self.items, self.options, self.store, self.watch, self.engine = items, options, store, watch, engine
+        if engine is not None and (options.throughput or options.device not in (None, "cpu")):
+            raise LehdError("--throughput and GPUs are for one machine and process")
+        self.device = find_device(options.device if engine is None else "cpu")
         self.missing: dict[str, str] = {}  # solvers that cannot run, and why
         unknown = set(options.solvers) - {LEHD, *RIVALS}
         if unknown:
@@ -134,23 +138,24 @@ class Race:
     # ---- lehd
 
     def _lehd(self, name: str, todo: list[tuple[Item, Record]], seconds: float) -> Iterator[Record]:
-        problem = todo[0][0].problem
-        settings: dict[str, Any] = {
-            "model": load_model(self._weights(problem)),
-            "seed": self.options.seed,
-            "device": self.device,
-        }
+        model = load_model(self._weights(todo[0][0].problem))
+        job = Lehd({"model": model, "seed": self.options.seed, "device": str(self.device)}, seconds)
         with _threads(self.options.cores):
-            solve(todo[0][0].instance, rrc=1, **settings)  # the first call pays for initialisation
             if self.options.throughput:
-                yield from self._lehd_together(todo, seconds, settings)
+                yield from self._lehd_together(todo, seconds, job.warm(todo[0][0].instance))
                 return
-            for item, record in todo:
-                self.watch.working(f"{name}, {item.name}, {seconds:g} s")
-                before = cpu_time()
-                result = solve(item.instance, time_limit=seconds, **settings)
-                spent = replace(record, seconds=result.seconds, cpu_seconds=cpu_time() - before)
-                yield replace(spent, cost=result.cost, iterations=result.iterations)
+            units = (self._unit(name, place, item, item.instance, seconds) for place, (item, _) in enumerate(todo))
+            engine, needs = self.engine or Here(), Needs(cores=self.options.cores)
+            for unit, result in run_units(units, job, engine, needs=needs, attempts=1, patience=3 * seconds + GRACE):
+                _, record = todo[int(unit.id)]
+                if isinstance(result, Failure):
+                    yield replace(record, error=result.reason, seconds=seconds)
+                else:
+                    yield replace(record, **result)
+
+    def _unit(self, name: str, place: int, item: Item, content: Any, seconds: float) -> Unit:
+        self.watch.working(f"{name}, {item.name}, {seconds:g} s")
+        return Unit(str(place), content)
 
     def _lehd_together(
         self, todo: list[tuple[Item, Record]], seconds: float, settings: dict[str, Any]
@@ -174,10 +179,12 @@ class Race:
 
     def _rival(self, name: str, todo: list[tuple[Item, Record]], seconds: float) -> Iterator[Record]:
         processes = self.options.cores if self.options.throughput else 1
-        units = (Unit(str(place), self._work(name, item, seconds)) for place, (item, _) in enumerate(todo))
-        self.watch.working(f"{name}, {todo[0][0].set}, {seconds:g} s")
-        patience = 3 * seconds + GRACE
-        for unit, result in run_units(units, Runner(name), Pool(processes), attempts=1, patience=patience):
+        units = (
+            self._unit(name, place, item, self._work(name, item, seconds), seconds)
+            for place, (item, _) in enumerate(todo)
+        )
+        engine, patience = self.engine or Pool(processes), 3 * seconds + GRACE
+        for unit, result in run_units(units, Rivalling(name), engine, attempts=1, patience=patience):
             item, record = todo[int(unit.id)]
             if isinstance(result, Failure):
                 yield replace(record, error=result.reason, seconds=seconds)
@@ -186,7 +193,6 @@ class Race:
             problem = problems.of(item.instance)
             solution = problem.solution(item.instance, routes[0] if record.problem == "TSP" else routes)
             cost = problem.cost(item.instance, solution)[0].item()
-            self.watch.working(f"{name}, {item.name}, {seconds:g} s")
             batch = min(processes, len(todo))
             yield replace(record, cost=cost, seconds=spent / batch, cpu_seconds=cpu, batch=batch)
 
@@ -209,9 +215,30 @@ class Race:
         )
 
 
+class Lehd:
+    """The job of lehd: solve, and look at the clock."""
+
+    def __init__(self, settings: dict[str, Any], seconds: float):
+        self.settings, self.seconds, self.cold = settings, seconds, True
+
+    def warm(self, instance: Instances) -> dict[str, Any]:
+        """The first call in a process pays for initialisation. Returns the settings."""
+        if self.cold:
+            solve(instance, rrc=1, **self.settings)
+            self.cold = False
+        return self.settings
+
+    def __call__(self, instance: Instances) -> dict[str, Any]:
+        self.warm(instance)
+        before = cpu_time()
+        result: Any = solve(instance, time_limit=self.seconds, **self.settings)
+        spent = {"seconds": result.seconds, "cpu_seconds": cpu_time() - before}
+        return {"cost": result.cost, "iterations": result.iterations, **spent}
+
+
 @dataclass(frozen=True)
-class Runner:
-    """What a process of the pool does: solve, look at the clock, check."""
+class Rivalling:
+    """The job of another solver: solve, look at the clock, check."""
 
     name: str
 

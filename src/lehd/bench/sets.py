@@ -23,6 +23,7 @@ from lehd.device import find_device
 from lehd.errors import LehdError
 from lehd.io.write import write_result
 from lehd.memory import in_turns
+from lehd.model import lehd as network
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.solver import TOKENS_AT_ONCE
 from lehd.types import Instances, Result, Solution
@@ -46,6 +47,13 @@ class TestSet:
         """To visit, in each instance."""
         return self.instances.num_nodes - problems.of(self.instances).first_node
 
+    def rows(self, rows: range) -> TestSet:
+        """Some of its instances."""
+        part = slice(rows.start, rows.stop)
+        return replace(
+            self, instances=self.instances.rows(part), names=self.names[part], reference=self.reference[part]
+        )
+
 
 @dataclass(frozen=True)
 class Options:
@@ -63,11 +71,14 @@ class Options:
 class SetRun:
     """One set, batch by batch."""
 
-    def __init__(self, test_set: TestSet, options: Options, store: Store, watch: Watch):
+    def __init__(
+        self, test_set: TestSet, options: Options, store: Store, watch: Watch, model: network.LEHD | None = None
+    ):
         self.set, self.options, self.store, self.watch = test_set, options, store, watch
         self.problem = problems.of(test_set.instances)
         self.device = find_device(options.device)
-        self.model = load_model(options.weights or shipped_weights(self.problem.name), self.device)
+        model = load_model(options.weights or shipped_weights(self.problem.name)) if model is None else model
+        self.model = model.to(self.device)
         if not self.model.config.has(self.problem.model_sizes):
             raise LehdError(f"{options.weights} was not made for a {self.problem.name}")
         self.weights = fingerprint(self.model)

@@ -27,9 +27,13 @@ from lehd.cli.bench_options import (
     words,
 )
 from lehd.cli.common import reporting
+from lehd.cli.work_options import Cluster, Gpus, Processes
+from lehd.errors import LehdError
+from lehd.work.engines import LOCAL, find_crew, refuse_crowding
 
 if TYPE_CHECKING:
     from lehd.bench.sets import Options
+    from lehd.work.units import Engine, Needs
 
 
 def uniform(
@@ -45,6 +49,9 @@ def uniform(
     device: Device = None,
     output: Output = None,
     stop: StopAfter = None,
+    processes: Processes = None,
+    cluster: Cluster = LOCAL,
+    gpus: Gpus = 0.0,
 ) -> None:
     """Uniform test sets (the paper's Table 1): greedy and RRC, every budget a point of one run.
 
@@ -57,6 +64,7 @@ def uniform(
       lehd bench uniform --data data --sets tsp100_s2023,cvrp200 --rrc 50,100 --limit 16
     """
     with reporting():
+        from lehd.bench.elsewhere import Elsewhere
         from lehd.bench.published import paper_tables
         from lehd.bench.report import uniform_table
         from lehd.bench.sets import Options
@@ -68,8 +76,13 @@ def uniform(
         budgets = tuple(whole(rrc, "--rrc"))
         options = Options(budgets, weights, limit, device, seed, batch, stop=stop_after(stop))
         paths = find_sets(folder_of(data, "uniform"), words(sets) or None)
+        store, (engine, needs) = Store(output), find_crew(cluster, processes, gpus)
         with LiveTable("gap, %", lambda record: record.set, lambda record: record.budget) as live:
-            records = run_uniform(paths, options, Store(output), live)
+            if engine is None:
+                records = run_uniform(paths, options, store, live)
+            else:
+                _refuse(device=device)
+                records = Elsewhere(options, store, live, engine, needs).uniform(paths)
         problems = {record.problem for record in records}
         for problem in ("TSP", "CVRP"):
             if problem in problems:
@@ -89,6 +102,9 @@ def tsplib(
     output: Output = None,
     pictures: Pictures = None,
     stop: StopAfter = None,
+    processes: Processes = None,
+    cluster: Cluster = LOCAL,
+    gpus: Gpus = 0.0,
 ) -> None:
     """TSPLIB (Table 2): every file and size bin, by the files' own rule and as in the paper.
 
@@ -100,7 +116,8 @@ def tsplib(
     """
     with reporting():
         options = _library_options(rrc, weights, seed, device, pictures, stop)
-        _library("tsplib", data, options, time_limit, most_nodes, paper, names, output, pictures)
+        crew = _crew(cluster, processes, gpus, time_limit)
+        _library("tsplib", data, options, time_limit, most_nodes, paper, names, output, pictures, *crew)
 
 
 def cvrplib(
@@ -116,6 +133,9 @@ def cvrplib(
     output: Output = None,
     pictures: Pictures = None,
     stop: StopAfter = None,
+    processes: Processes = None,
+    cluster: Cluster = LOCAL,
+    gpus: Gpus = 0.0,
 ) -> None:
     """CVRPLIB (Table 2): every file and set, against the best known and against the paper's references.
 
@@ -127,7 +147,8 @@ def cvrplib(
     """
     with reporting():
         options = _library_options(rrc, weights, seed, device, pictures, stop)
-        _library("cvrplib", data, options, time_limit, most_nodes, paper, names, output, pictures)
+        crew = _crew(cluster, processes, gpus, time_limit)
+        _library("cvrplib", data, options, time_limit, most_nodes, paper, names, output, pictures, *crew)
 
 
 def _library_options(
@@ -141,6 +162,12 @@ def _library_options(
     return Options(budgets, weights, device=device, seed=seed, solutions=kept, show=SHOWN, stop=stop_after(stop))
 
 
+def _crew(cluster: str, processes: int | None, gpus: float, time_limit: float | None) -> tuple[Engine | None, Needs]:
+    if time_limit is not None:
+        refuse_crowding(processes)
+    return find_crew(cluster, processes, gpus)
+
+
 def _library(
     library: str,
     data: Path,
@@ -151,20 +178,36 @@ def _library(
     names: str,
     output: Path | None,
     pictures: Path | None,
+    engine: Engine | None,
+    needs: Needs,
 ) -> None:
+    from lehd.bench.elsewhere import Elsewhere
     from lehd.bench.library import find_cases, run_library, summary
     from lehd.bench.store import Store
     from lehd.cli.live import LiveTable
 
     cases = find_cases(library, folder_of(data, library), most_nodes, paper, words(names) or None)
+    store = Store(output)
+    if engine is not None:
+        _refuse(device=options.device, pictures=pictures)
     with LiveTable("gap, %", lambda record: record.set, lambda record: record.budget) as live:
-        records = run_library(cases, options, Store(output), live, time_limit)
+        if engine is None:
+            records = run_library(cases, options, store, live, time_limit)
+        else:
+            records = Elsewhere(options, store, live, engine, needs).library(cases, time_limit)
     typer.echo(summary(library, records))
     if pictures is not None:
         from lehd.bench.pictures import draw_all
 
         for path in draw_all(records, pictures, data, options.solutions):
             typer.echo(str(path), err=True)
+
+
+def _refuse(**options: object) -> None:
+    """What only one process can do."""
+    for name, value in options.items():
+        if value is not None:
+            raise LehdError(f"--{name} does not go with --processes and --cluster")
 
 
 def peers(
@@ -183,6 +226,8 @@ def peers(
     seed: Seed = 0,
     device: Device = None,
     output: Output = None,
+    processes: Processes = None,
+    cluster: Cluster = LOCAL,
 ) -> None:
     """Other solvers on the same instances, machine and wall-clock time: fast-tsp, HGS, PyVRP, OR-Tools, VROOM …
 
@@ -215,8 +260,10 @@ def peers(
             cores=cores,
             throughput=throughput,
         )
+        refuse_crowding(None if processes is None else processes * cores)
+        engine, _ = find_crew(cluster, processes)
         items = find_items(data, words(sets), limit, words(files))
         with LiveTable("gap, %", lambda record: f"{record.method} {record.budget}", lambda record: record.set) as live:
-            race = Race(items, options, Store(output), live)
+            race = Race(items, options, Store(output), live, engine)
             records = race.run()
         typer.echo(peers_table(records, race.missing))

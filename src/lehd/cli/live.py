@@ -57,6 +57,9 @@ class LiveTable(Watch):
         for (row, column), cell in _latest(self.cells, records, self.row, self.column).items():
             self.console.print(f"{row}, {column}: {self._cell(cell)}", markup=False, highlight=False, soft_wrap=True)
 
+    def failed(self, what: str, reason: str) -> None:
+        self.console.print(f"set aside: {what}: {reason}", markup=False, highlight=False, soft_wrap=True)
+
     def _look(self) -> None:
         now = time.monotonic()
         if self.live.is_started and now >= self.next_look:

@@ -134,12 +134,16 @@ def improve(
                 return
             yield part_unit(file, number, batch)
 
-    def step(iteration: int, _: Solution) -> None:
-        progress.iteration, progress.seconds = iteration, time.perf_counter() - begun
+    def look() -> None:
+        progress.seconds = time.perf_counter() - begun
         watch(progress)
 
+    def step(iteration: int, _: Solution) -> None:
+        progress.iteration = iteration
+        look()
+
     job = ImprovePart(model, str(device), settings, step if engine is None else None)
-    for unit, part in run_units(units(), job, engine or Here(), needs=needs, ledger=done):
+    for unit, part in run_units(units(), job, engine or Here(), needs=needs, ledger=done, between=look):
         progress.iteration = 0
         progress.seconds = time.perf_counter() - begun
         if isinstance(part, Failure):

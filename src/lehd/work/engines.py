@@ -7,7 +7,7 @@ import argparse
 from lehd.errors import LehdError
 from lehd.work.local import Pool
 from lehd.work.on_ray import Ray
-from lehd.work.units import Engine, Needs
+from lehd.work.units import Engine, Needs, usable_cores
 
 LOCAL = "local"
 CLUSTER_HELP = "local: this machine. auto or HOST:PORT: a Ray cluster."
@@ -35,6 +35,12 @@ def find_crew(cluster: str = LOCAL, processes: int | None = None, gpus: float = 
             raise LehdError("--gpus goes with --processes or --cluster; --device names the GPU of one process")
         return None, Needs()
     return find_engine(cluster, processes), Needs(gpus=gpus)
+
+
+def refuse_crowding(processes: int | None) -> None:
+    """Work against the clock needs its cores for itself. On a cluster Ray sees to that."""
+    if processes is not None and processes > usable_cores():
+        raise LehdError(f"{processes} processes on {usable_cores()} cores would take the time from each other")
 
 
 def add_engine_options(parser: argparse.ArgumentParser, gpus: bool = False) -> None:

@@ -16,7 +16,7 @@ from lehd.errors import LehdError
 from lehd.model.checkpoint import load_model, save_model
 from lehd.model.lehd import LEHD
 from lehd.training.checkpoint import has_checkpoint, load_checkpoint
-from lehd.training.loop import train
+from lehd.training.loop import Trainer, train
 from tests.training.circles import CONFIG, SMALL, write_circles
 
 TOML = """
@@ -199,6 +199,32 @@ def test_a_finished_run_can_be_made_longer(tmp_path):
         assert load_checkpoint(tmp_path / "run").facts["step"] == 5
         lines = (tmp_path / "run" / "log.jsonl").read_text().splitlines()
         assert [json.loads(line)["step"] for line in lines if "validation_loss" in line] == [3, 5]
+
+
+def test_a_run_that_is_killed_in_its_last_validation_makes_up_for_it(tmp_path, monkeypatch):
+    write_circles(tmp_path)
+    config = replace(CONFIG, steps=3, checkpoint_every=0.0, log_every=1000.0)
+
+    def killed(trainer):
+        raise StopError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "validate", killed)
+        with pytest.raises(StopError):
+            train(config, tmp_path / "run", tmp_path, device="cpu")
+    train(config, tmp_path / "run", tmp_path, device="cpu", resume=True)
+    (line,) = (tmp_path / "run" / "log.jsonl").read_text().splitlines()
+    assert json.loads(line)["step"] == 3
+    assert "validation_loss" in line
+    assert (tmp_path / "run" / "curves.png").exists()
+    assert weights(tmp_path / "run")
+
+
+def test_a_finished_run_does_not_fail_for_want_of_its_log(tmp_path):
+    write_circles(tmp_path)
+    train(replace(CONFIG, steps=2), tmp_path / "run", tmp_path, device="cpu")
+    (tmp_path / "run" / "log.jsonl").unlink()
+    train(replace(CONFIG, steps=2), tmp_path / "run", tmp_path, device="cpu", resume=True)
 
 
 def test_weights_to_start_from_bring_their_own_sizes(tmp_path):

@@ -156,8 +156,10 @@ class Bar(LiveBar):
         self.share = 1.0  # of the run that is done
 
     def stepped(self, trainer: Trainer) -> None:
+        if not trainer.processes.writes:
+            return
         self.share = trainer.progress
-        if trainer.processes.writes and self.due():
+        if self.due():
             self.bars.start()
             self.bars.update(self.task, completed=trainer.progress, state=state_words(trainer), refresh=True)
 

@@ -6,6 +6,7 @@ batch of partial solutions and goes through their decisions one after the other,
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections import defaultdict
 from collections.abc import Callable, Hashable
@@ -55,6 +56,16 @@ class Data:
         for part, share in zip(self.parts, self.shares, strict=True):
             sizes[part.instances.num_nodes].append((part, share))
         return [Mixture(*map(list, zip(*pairs, strict=True))) for pairs in sizes.values()]
+
+
+def digest(parts: list[Labelled]) -> str:
+    """What stands for labels, whoever has read them."""
+    seen = hashlib.sha256()
+    for part in parts:
+        for tensor in (part.instances.coords, part.instances.demands, part.solution.nodes, part.solution.via_depot):
+            if tensor is not None:
+                seen.update(tensor.contiguous().numpy().tobytes())
+    return seen.hexdigest()
 
 
 def _hold_out_some(parts: list[Labelled], held_out: int) -> tuple[list[Labelled], list[Labelled]]:

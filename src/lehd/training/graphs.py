@@ -10,12 +10,12 @@ import torch
 from lehd.recording import Recorder
 
 MOST = 2000  # graphs; further shapes run without
-EAGER = 3  # steps before the first recording, in which libraries and optimizer allocate what they keep
+EAGER = 6  # pieces, two a step, before the first recording: libraries and optimizer allocate what they keep
 AHEAD = 4  # steps that may wait for the GPU: clocks and time limits must not be far off
 
 
 class StepGraphs:
-    """Everything a step changes must live outside of it; what it allocates is gone after it."""
+    """Everything that a piece of a step changes must live outside of it; what it allocates is gone after it."""
 
     def __init__(self, generator: torch.Generator):
         self.recorder = Recorder(generator.device, generator)
@@ -23,7 +23,7 @@ class StepGraphs:
         self.seen = 0
 
     def run(self, shape: Hashable, work: Callable[[], None]) -> None:
-        """Do the work of a step of this shape."""
+        """Do a piece of work that is the same for every step of this shape."""
         graph = self.graphs.get(shape)
         if graph is None:
             self.seen += 1

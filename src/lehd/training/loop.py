@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -23,9 +24,10 @@ from lehd.errors import LehdError
 from lehd.model.checkpoint import load_model, shipped_weights
 from lehd.model.lehd import LEHD
 from lehd.problems import PROBLEMS, of
-from lehd.training.checkpoint import has_checkpoint, load_checkpoint
+from lehd.training.checkpoint import Checkpoint, has_checkpoint, load_checkpoint
 from lehd.training.config import AUTO, SUPERVISED, TrainConfig, make_config, read_config, read_table
-from lehd.training.feed import Data
+from lehd.training.feed import Data, digest
+from lehd.training.log import read_log
 from lehd.training.prepare import Labelling, Made, own_labels
 from lehd.training.processes import Processes, join_processes, leave_processes
 from lehd.training.trainer import WEIGHTS, PrintLines, Trainer, Watch
@@ -68,24 +70,24 @@ def run_training(
     problems with or without solutions, folders of these. Problems without a solution are labelled first, and `on_label`
     told of each. The weights `init` may be "shipped", those of the package.
 
-    `resume` goes on from the last checkpoint in `folder`, where there is one. Without it such a folder is refused.
-    `pause` is the number of seconds after which to stop with a checkpoint, for `resume` to go on from.
+    `resume` goes on from the last checkpoint in `folder`, where there is one. Without it such a folder is refused,
+    unless the processes were restarted by the torchrun that also started those of the checkpoint. `pause` is the number
+    of seconds after which to stop with a checkpoint, for `resume` to go on from.
+
+    Of several processes the first alone needs `folder`, `init` and files of the user's own; label files that the
+    configuration names are read by all.
     """
-    if has_checkpoint(folder) and not resume:
-        raise LehdError(f"{folder}: holds the checkpoint of a run; resume it (--resume) or name another folder")
     processes = join_processes()
     try:
+        checkpoint = processes.from_first(lambda: _find_checkpoint(folder, resume, processes))
         where = _device(device, processes)
-        checkpoint = load_checkpoint(folder) if has_checkpoint(folder) else None
         labels = None
         if config.method == SUPERVISED or config.data:
-            parts, own = processes.first_alone(lambda: _labels(config, folder, data, init, where, on_label))
+            parts, own = _labels(config, folder, data, init, where, on_label, processes)
             config = _settle(config, parts)
             labels = Data(parts, config.shares, config.held_out, where, own)
         torch.manual_seed(config.seed)
-        if init == SHIPPED:
-            init = shipped_weights(config.problem)
-        model = LEHD(config.model) if init is None else _load_for(config.problem, init)
+        model = LEHD(config.model) if init is None else processes.from_first(lambda: _load_for(config.problem, init))
         config = replace(config, model=model.config)
         trainer = Trainer(config, model, labels, where, processes)
         if checkpoint is not None:
@@ -98,6 +100,16 @@ def run_training(
         leave_processes()
 
 
+def _find_checkpoint(folder: Path, resume: bool, processes: Processes) -> Checkpoint | None:
+    """Where to go on from. Without `resume` only from what the same torchrun's processes left when they were lost."""
+    if not has_checkpoint(folder):
+        return None
+    checkpoint = load_checkpoint(folder)
+    if not resume and processes.launchers.isdisjoint(checkpoint.facts.get("launchers", ())):
+        raise LehdError(f"{folder}: holds the checkpoint of a run; resume it (--resume) or name another folder")
+    return checkpoint
+
+
 def _labels(
     config: TrainConfig,
     folder: Path,
@@ -105,16 +117,20 @@ def _labels(
     init: Path | None,
     device: torch.device,
     on_label: Callable[[Made], None] | None,
+    processes: Processes,
 ) -> tuple[list[Labelled], bool]:
     """What to train on, and whether these are files of the user's own rather than those of the configuration."""
     paths = [data] if isinstance(data, Path) else list(data)
     if config.data and len(paths) == 1 and not paths[0].is_file():
-        return [load_labels(paths[0] / name) for name in config.data], False
+        parts = [load_labels(paths[0] / name) for name in config.data]
+        if processes.count > 1 and not processes.all_have(digest(parts)):
+            raise LehdError(f"{paths[0]}: the processes of this run find different labels there")
+        return parts, False
     if paths in ([], [Path()]):
         raise LehdError("no label files: name them in the configuration's `data`, or give --data")
     weights = None if init == SHIPPED else init
     how = Labelling(config.labels_by, config.label_seconds, config.label_iterations, weights, str(device))
-    return own_labels(paths, folder, how, on_label), True
+    return processes.from_first(lambda: own_labels(paths, folder, how, on_label)), True
 
 
 def _settle(config: TrainConfig, parts: Sequence[Labelled]) -> TrainConfig:
@@ -129,23 +145,26 @@ def _settle(config: TrainConfig, parts: Sequence[Labelled]) -> TrainConfig:
 
 def _load_for(problem: str, init: Path) -> LEHD:
     """Weights to start from; their own sizes count, not the configuration's."""
-    model = load_model(init)
+    model = load_model(shipped_weights(problem) if init == SHIPPED else init)
     if not model.config.has(PROBLEMS[problem].model_sizes):
         raise LehdError(f"{init}: weights for another problem than {problem}")
     return model
 
 
 def _device(name: str | None, processes: Processes) -> torch.device:
-    """The device of this process: each its own GPU where there are several."""
-    where = find_device(name)
-    if where.type == "cuda" and processes.count > 1:
-        where = torch.device("cuda", processes.rank % torch.cuda.device_count())
-        torch.cuda.set_device(where)
-    return where
+    """The device of this process: of several each has its own GPU, whatever the number behind `cuda`."""
+    if processes.count > 1 and torch.cuda.is_available() and (name is None or name.startswith("cuda")):
+        if processes.local >= (gpus := torch.cuda.device_count()):
+            raise LehdError(f"this machine has {gpus} GPUs: start as many processes (--nproc-per-node {gpus})")
+        name = f"cuda:{processes.local}"
+        torch.cuda.set_device(name)  # before anything is allocated: every process would take room on the first GPU
+    return find_device(name)
 
 
 def _draw_curves(folder: Path) -> None:
-    """A picture of the log, where matplotlib is installed."""
+    """A picture of the log, where there is one and matplotlib is installed: a run does not fail for its picture."""
+    if not read_log(folder):
+        return
     try:
         from lehd.training.curves import plot_curves
     except ImportError:
@@ -180,7 +199,8 @@ def main() -> None:
             run_from_table(table, options)
             return
         config = make_config(table, options.config)
-        print(json.dumps(asdict(config)), flush=True)
+        if os.environ.get("RANK", "0") == "0":
+            print(json.dumps(asdict(config)), flush=True)
         train(
             config,
             options.output,

@@ -1,29 +1,40 @@
-"""Training by several processes, started by torchrun: each takes its share of every step's decisions.
+"""Training by several processes, started by torchrun on one machine or on several.
 
 All of them draw the same decisions from the same seed and go through different rows of them, so that no decision is
-taken twice and the sum of their gradients is the gradient of one process.
+taken twice and the sum of their gradients is the gradient of one process: a run does not depend on their number, and
+may go on with another one. The first process alone reads and writes the run's folder; the others are told what they
+need of it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
 
 import torch
 from torch import Tensor, distributed
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from lehd.errors import LehdError
 from lehd.training.partial import Batch
 
 T = TypeVar("T")
+PATIENCE = timedelta(days=7)  # with the first process, which may label for hours; one that dies is noticed at once
 
 
 @dataclass(frozen=True)
 class Processes:
     rank: int = 0
     count: int = 1
+    local: int = 0  # the number among those of this machine, and of its GPU
+    launchers: frozenset[str] = frozenset()  # the torchruns they were started by, one on each machine
+    patient: Any = None  # the group for exchanges in which the first process may be waited for
 
     @property
     def writes(self) -> bool:
@@ -34,24 +45,30 @@ class Processes:
         """This process's rows."""
         return batch if self.count == 1 else batch.rows(slice(self.rank, None, self.count))
 
-    def first_alone(self, work: Callable[[], T]) -> T:
-        """The same work by all, but the first process does it before the others: they find what it has written."""
-        if not self.writes:
-            self.agree(0.0)  # waits for the first one
-        done = work()
-        if self.writes:
-            self.agree(0.0)
-        return done
-
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Each tensor becomes the sum over all processes, in one exchange."""
+    def from_first(self, work: Callable[[], T]) -> T:
+        """What the first process finds, for all: it works, or fails, while the others wait."""
         if self.count == 1:
-            return
-        flat = torch.cat([tensor.flatten() for tensor in tensors])
-        distributed.all_reduce(flat)
-        parts = torch.split_with_sizes(flat, [tensor.numel() for tensor in tensors])
-        for tensor, part in zip(tensors, parts, strict=True):
-            tensor.copy_(part.view_as(tensor))
+            return work()
+        told: list[Any] = [None]
+        if self.writes:
+            try:
+                told = [work()]
+            except LehdError as error:
+                told = [error]
+        distributed.broadcast_object_list(told, 0, self.patient)
+        if isinstance(told[0], LehdError):
+            raise told[0]
+        found: T = told[0]
+        return found
+
+    def all_have(self, words: str) -> bool:
+        """Whether all processes say the same."""
+        return self.count == 1 or len(set(_gather(words, self.count, self.patient))) == 1
+
+    def add_up(self, tensor: Tensor) -> None:
+        """The tensor becomes the sum over all processes."""
+        if self.count > 1:
+            distributed.all_reduce(tensor)
 
     def agree(self, number: float) -> float:
         """The first process's number, such as the time: everybody must end, log and validate at the same step."""
@@ -69,12 +86,59 @@ def join_processes() -> Processes:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     try:
         if not distributed.is_initialized():
-            distributed.init_process_group(backend)
+            rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+            distributed.init_process_group(backend, store=_meeting_point(rank, count), rank=rank, world_size=count)
+        patient = distributed.new_group(backend="gloo", timeout=PATIENCE)
+        count = distributed.get_world_size()
+        launchers = frozenset(filter(None, _gather(_launcher(), count, patient)))
     except (RuntimeError, ValueError) as error:
         raise LehdError(f"the processes of this run do not find each other ({error})") from None
-    return Processes(distributed.get_rank(), distributed.get_world_size())
+    return Processes(distributed.get_rank(), count, int(os.environ.get("LOCAL_RANK", "0")), launchers, patient)
+
+
+def _meeting_point(rank: int, count: int) -> Any:
+    """Where the processes tell each other their addresses.
+
+    Torchrun keeps a store for them that outlives restarts, with the addresses of lost processes still in it and no
+    number by which all machines would know the attempt. So the first process invents a name for a corner that nobody
+    has been to, and tells it to those that are here now: they ask by names of their own, which are as new.
+    """
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    kept = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
+    hosts = rank == 0 and not kept
+    store = TCPStore(address, port, is_master=hosts, timeout=PATIENCE, wait_for_workers=False)
+    mine = uuid4().hex
+    if rank > 0:
+        store.set(f"ask/{rank}", mine)
+        corner = store.get(f"answer/{mine}").decode()  # waits for it
+        store.set(f"{corner}/{rank}", "here")
+        return PrefixStore(corner, store)
+    missing = set(range(1, count))
+    while missing:
+        for other in list(missing):
+            if store.check([f"{mine}/{other}"]):
+                missing.remove(other)
+            elif store.check([f"ask/{other}"]):  # perhaps a lost process: then the one that is here has yet to ask
+                store.set(f"answer/{store.get(f'ask/{other}').decode()}", mine)
+        time.sleep(0.02)
+    return PrefixStore(mine, store)
 
 
 def leave_processes() -> None:
     if distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
+
+
+def _launcher() -> str:
+    """What tells the torchrun that started this process from every other: the folder it has made for its logs.
+
+    It survives restarts, unlike anything that torchrun counts: TORCHELASTIC_RESTART_COUNT is each machine's own.
+    """
+    file = os.environ.get("TORCHELASTIC_ERROR_FILE")  # FOLDER/attempt_1/0/error.json
+    return str(Path(file).parents[2]) if file else ""
+
+
+def _gather(words: str, count: int, group: Any) -> list[str]:
+    found = [""] * count
+    distributed.all_gather_object(found, words, group)
+    return found

@@ -8,6 +8,7 @@ memory does not grow with their number.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -71,6 +72,7 @@ class Reinforce:
         """Add the gradient of one batch to the parameters, a few instances at a time: as many as `tokens` allow."""
         whole = self.draw(self.batches, self.config.batch)
         mine: Instances = whole.rows(slice(self.processes.rank, None, self.processes.count)).to(self.device)
+        self._reseed()
         self.batches += 1
         at_once = max(1, self.config.tokens // (self.starts * (self.config.customers + 2)))
         work = Work(torch.zeros(3, device=self.device), 0, 0)
@@ -79,8 +81,13 @@ class Reinforce:
             starts = pick_starts(self.problem, part, self.starts, self.generator)
             done = reinforce(model, self.problem, part, starts, len(whole) * self.starts, self.generator)
             work = Work(work.sums + done.sums, work.decisions + done.decisions, work.tokens + done.tokens)
-        others = self.processes.count
-        return Work(work.sums, work.decisions * others, work.tokens * others)
+        decisions, tokens = (own * len(whole) // max(1, len(mine)) for own in (work.decisions, work.tokens))
+        return Work(work.sums, decisions, tokens)
+
+    def _reseed(self) -> None:
+        """Processes sample with numbers of their own, which seed, batch and process give."""
+        words = f"{self.config.seed} {self.batches} {self.processes.rank}"
+        self.generator.manual_seed(random.Random(words).getrandbits(63))
 
 
 def pick_starts(problem: Problem, instances: Instances, count: int, generator: torch.Generator) -> Tensor:

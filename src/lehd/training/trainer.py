@@ -6,7 +6,7 @@ import copy
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -41,6 +41,7 @@ from lehd.training.validation import greedy_cost, greedy_gap, measure
 WEIGHTS, AVERAGE = "weights.safetensors", "average.safetensors"
 DECISIONS = {"cpu": 8192, "cuda": 65_536}  # that a validation looks at
 CONSTRUCTIONS = {"cpu": 256, "cuda": 4096}  # the same without labels
+CHANGE = "change of the weights"  # a recording, beside those of the shapes of batches
 COUNTERS = ("step", "seconds", "decisions", "tokens")
 
 
@@ -86,8 +87,12 @@ class Trainer:
         self.generator = torch.Generator(device).manual_seed(config.seed)
         self.feed = self._make_feed()
         self.optimizers = make_optimizers(model, config, device)
+        # The gradients of all parameters in a row: one exchange between processes, one norm, one place for recordings.
+        self.gradient = torch.zeros(sum(p.numel() for p in model.parameters()), device=device)
+        parts = self.gradient.split_with_sizes([p.numel() for p in model.parameters()])
+        self.gradients = [part.view_as(p) for part, p in zip(parts, model.parameters(), strict=True)]
         on_gpu = device.type == "cuda"
-        self.graphs = StepGraphs(self.generator) if on_gpu and config.graphs and self.processes.count == 1 else None
+        self.graphs = StepGraphs(self.generator) if on_gpu and config.graphs else None
         self.pace = Pace() if on_gpu else None
         self.step = 0
         self.seconds = 0.0  # spent on this run, also before it was resumed
@@ -95,6 +100,7 @@ class Trainer:
         self.decisions = self.tokens = 0
         # Since the last line: two measures (loss and right choices), what they are divided by, skipped steps.
         self.sums = torch.zeros(4, device=device)
+        self.new_sums = torch.zeros(3, device=device)  # what the current step adds, if its gradient is finite
 
     def _make_feed(self) -> Feed | Reinforce:
         if self.config.method == REINFORCE:
@@ -126,7 +132,9 @@ class Trainer:
                 group["lr"].fill_(rate)
         if isinstance(self.feed, Reinforce):
             work = self.feed.backward(self.model)
-            self._change_weights(work.sums)
+            self._hand_in(work.sums)
+            self.processes.add_up(self.gradient)
+            self._change_weights()
         else:
             work = self._imitate(self.feed.next())
         if self.pace is not None:
@@ -137,44 +145,50 @@ class Trainer:
         self.seconds = self.processes.agree(time.perf_counter() - self.begun)
 
     def _imitate(self, plan: Plan) -> Work:
-        """Learn from a batch of labelled decisions."""
-        if self.graphs is None or plan.key is None:
-            self._learn(plan)
-        else:
-            self.graphs.run(plan.key, lambda: self._learn(plan))
+        """Learn from a batch of labelled decisions; processes exchange gradients between two recordings."""
+        run = _run_now if self.graphs is None or plan.key is None else self.graphs.run
+        run(plan.key, lambda: self._learn(plan))
+        self.processes.add_up(self.gradient)
+        run(CHANGE, self._change_weights)
         return Work(self.sums, plan.rows, plan.rows * (plan.available + 2))
 
     def _learn(self, plan: Plan) -> None:
-        """Draw a batch and change the weights by its mean loss: work that never waits for the device."""
+        """Draw a batch and hand in the gradient of its mean loss: work that never waits for the device."""
         batch = self.processes.share(plan.draw())
+        if len(batch.action) == 0:  # more processes than decisions
+            self._hand_in(torch.zeros_like(self.new_sums))
+            return
         with arithmetic(self.device):
             loss, right = cross_entropy(self.model, self.problem, batch)
         total = loss.sum()
         (total / plan.rows).backward()  # type: ignore[no-untyped-call]
-        self._change_weights(torch.stack([total, right.sum(), torch.full_like(total, len(batch.action))]).detach())
+        self._hand_in(torch.stack([total, right.sum(), torch.full_like(total, len(batch.action))]))
 
     @torch.no_grad()
-    def _change_weights(self, sums: Tensor) -> None:
-        """By the gradients that have been added up; `sums` (3,) go to the next line of the log."""
-        finite = self._exchange_and_clip()
+    def _hand_in(self, sums: Tensor) -> None:
+        """Gradients to their place in the row, and `sums` (3,) for the next line of the log."""
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.model.parameters()]
+        torch.cat([grad.flatten() for grad in grads], out=self.gradient)
+        for parameter in self.model.parameters():
+            parameter.grad = None
+        self.new_sums.copy_(sums)
+
+    @torch.no_grad()
+    def _change_weights(self) -> None:
+        """By the gradient that was handed in, clipped; not at all if it is not finite. Nothing waits here."""
+        norm = torch.linalg.vector_norm(self.gradient)
+        finite = torch.isfinite(norm)
+        self.gradient.mul_((self.config.clip / (norm + 1e-6)).clamp(max=1.0))
+        for parameter, gradient in zip(self.model.parameters(), self.gradients, strict=True):
+            parameter.grad = gradient
         for optimizer in self.optimizers:
+            optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined] # what a fused optimizer looks at
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        self.sums[:3] += torch.where(finite, sums, torch.zeros_like(sums))
+        self.sums[:3] += torch.where(finite, self.new_sums, torch.zeros_like(self.new_sums))
         if self.processes.writes:
             self.sums[3] += ~finite
         self._update_average()
-
-    def _exchange_and_clip(self) -> Tensor:
-        """Clip gradients; if any is not finite the optimizers skip the step. Whether all were. Nothing waits here."""
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        self.processes.add_up(gradients)
-        norm = torch.nn.utils.get_total_norm(gradients)
-        finite = torch.isfinite(norm)
-        torch._foreach_mul_(gradients, (self.config.clip / (norm + 1e-6)).clamp(max=1.0))
-        for optimizer in self.optimizers:
-            optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined] # what a fused optimizer looks at
-        return finite
 
     def _update_average(self) -> None:
         if self.average is None:
@@ -229,7 +243,7 @@ class Trainer:
 
     def _collect_sums(self) -> None:
         """All processes' sums go to the one that writes."""
-        self.processes.add_up([self.sums])
+        self.processes.add_up(self.sums)
         if not self.processes.writes:
             self.sums.zero_()
 
@@ -247,6 +261,7 @@ class Trainer:
             "batches": self.feed.batches,
             "random": self.rng.getstate(),
             "device": self.device.type,
+            "launchers": sorted(self.processes.launchers),
             "config": asdict(self.config),
         }
         save_checkpoint(folder, self.step, Checkpoint(self.model, self.average, tensors, facts))
@@ -297,7 +312,8 @@ class Trainer:
                 if self.seconds - validated >= config.validate_every and self.progress < 1:
                     validated = self.seconds
                     self._validate_and_save(folder, record, {"step": self.step})
-                if self.seconds - saved >= config.checkpoint_every and self.feed.between:
+                # Not after the last step: a run that is over by its checkpoint has been validated and saved.
+                if self.seconds - saved >= config.checkpoint_every and self.feed.between and self.progress < 1:
                     saved = self.seconds
                     self.save(folder)
             if self.progress >= 1:
@@ -323,3 +339,7 @@ class Trainer:
         except OSError as error:
             intact = "; the last checkpoint is intact, --resume goes on from it" if has_checkpoint(folder) else ""
             raise LehdError(f"{folder}: cannot write ({error.strerror or error}){intact}") from error
+
+
+def _run_now(_: Hashable, work: Callable[[], None]) -> None:
+    work()

@@ -11,7 +11,7 @@ import pytest
 from lehd.data.dataset import SHARD, draw_shard, load_labels
 from lehd.errors import LehdError
 from lehd.labels.pool import label, merge
-from lehd.labels.solvers import KINDS, Task, check_routes, make_solver
+from lehd.labels.solvers import KINDS, Solver, Task, check_routes, make_solver
 from lehd.problems import of
 from lehd.work.local import Pool
 
@@ -102,6 +102,13 @@ def test_a_solver_that_never_works_is_an_error(tmp_path):
         merge(tmp_path, "uniform_tsp", 5, tmp_path / "all.npz")
     with pytest.raises(LehdError, match="soup"):
         label("soup", 5, range(1), tmp_path, Alone(), Pool())
+
+
+def test_a_solver_that_a_worker_lacks_is_not_held_against_instances(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "hygese", None)
+    with pytest.raises(LehdError, match=r"lacks a package.*hygese"):
+        label("uniform_cvrp", 5, range(1), tmp_path, Solver("hgs", 0.01), Pool(1))
+    assert not list(tmp_path.glob("*.npz"))
 
 
 def test_shards_from_before_solvers_were_recorded_merge_too(tmp_path):

@@ -28,6 +28,8 @@ class Troubled:
                 raise ValueError(content)
             case "hang":
                 time.sleep(600)
+            case "import":
+                import no_such_package  # noqa: F401
             case "crash-once":
                 if len((self.folder / f"{content}").read_text()) == 1:
                     os._exit(9)

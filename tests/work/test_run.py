@@ -44,6 +44,11 @@ def test_every_unit_is_answered_whatever_becomes_of_the_others(elsewhere, tmp_pa
     assert "no answer" in results[12].reason
 
 
+def test_a_missing_package_ends_the_run_and_is_no_units_fault(elsewhere):
+    with pytest.raises(LehdError, match=r"lacks a package.*no_such_package"):
+        list(run_units(numbered(9), Troubled({2: "import"}), elsewhere))
+
+
 def test_a_failure_is_final_where_once_is_enough(elsewhere, tmp_path):
     job = Troubled({1: "raise"}, tmp_path)
     results = {unit.content: result for unit, result in run_units(numbered(3), job, elsewhere, attempts=1)}

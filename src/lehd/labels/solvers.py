@@ -91,8 +91,10 @@ class SolveEach:
 
     solver: Solver
 
-    def __call__(self, batch: Batch) -> list[list[list[int]] | Failure]:
-        return [attempt(self.solver, task) for task in batch.tasks]
+    def __call__(self, batch: Batch) -> list[list[list[int]] | Failure] | Failure:
+        answers = [attempt(self.solver, task) for task in batch.tasks]
+        # That the solver is not installed here says nothing about an instance.
+        return next((answer for answer in answers if isinstance(answer, Failure) and answer.fatal), answers)
 
 
 def make_solver(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import signal
 import socket
 import time
@@ -17,6 +18,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
+from lehd import __version__
 from lehd.errors import LehdError
 from lehd.work.units import ONE_CORE, Failure, Job, Needs, Unit, attempt, use_cores
 
@@ -71,7 +73,7 @@ class Tasks:
 
     def give(self, unit: Unit) -> None:
         # In a list the reference stays one: the worker fetches the job when it has not got it yet.
-        self.given[self.work.remote([self.job], unit.content, self.needs, self.patience)] = unit
+        self.given[self.work.remote(__version__, [self.job], unit.content, self.needs, self.patience)] = unit
 
     def take(self) -> list[tuple[Unit, Any]]:
         waiting = list(self.given)
@@ -104,8 +106,10 @@ class Tasks:
 _JOBS: dict[Any, Job] = {}  # in a worker: the job it has, by its reference
 
 
-def _work(shared: list[Any], content: Any, needs: Needs, patience: float) -> Any:
+def _work(version: str, shared: list[Any], content: Any, needs: Needs, patience: float) -> Any:
     """What a worker does with a unit."""
+    if version != __version__:
+        return Failure(f"lehd {version} here, {__version__} on {platform.node()}: expected the same", fatal=True)
     (reference,) = shared
     if reference not in _JOBS:
         _JOBS.clear()

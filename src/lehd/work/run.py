@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
+from lehd.errors import LehdError
 from lehd.work.ledger import Ledger
 from lehd.work.units import ONE_CORE, Engine, Failure, Job, Needs, Unit
 
@@ -28,9 +29,11 @@ def run_units(
 
     Results are in the ledger when they are yielded. A unit that raised or lost its worker is tried again; what failed
     so many times is set aside: it is yielded with a Failure and not in the ledger, so that a later run tries it again.
-    `split` may give smaller units in place of one that failed, so that what is wrong is found among them and the
-    rest not lost. `units` is read no faster than they are worked on. `between` is called whenever workers have been
-    looked at, about once a second where they are other processes.
+    What would fail with every unit, such as a package that is not installed, ends the run.
+
+    `split` may give smaller units in place of one that failed, so that what is wrong is found among them and the rest
+    not lost. `units` is read no faster than they are worked on. `between` is called whenever workers have been looked
+    at, about once a second where they are other processes.
     """
     todo = iter(unit for unit in units if ledger is None or unit.id not in ledger)
     again: deque[Unit] = deque()
@@ -51,6 +54,8 @@ def run_units(
             for unit, result in done:
                 given -= 1
                 if isinstance(result, Failure):
+                    if result.fatal:
+                        raise LehdError(result.reason)
                     failures = failed.pop(unit.id, 0) + 1
                     retried = split(unit) or ([unit] if failures < attempts else [])
                     if retried:

@@ -7,6 +7,7 @@ not with every unit. Nothing of a result may depend on the worker: random number
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class Failure:
     """Why there is no result: the job raised, its process died, or it did not end."""
 
     reason: str
+    fatal: bool = False  # it would be the same with every unit: something is missing where the worker is
 
 
 class Crew(Protocol):
@@ -74,6 +76,8 @@ def attempt(job: Job, content: Any) -> Any:
     """The job's result; whatever it raises concerns this unit alone."""
     try:
         return job(content)
+    except ImportError as error:
+        return Failure(f"a worker on {platform.node()} lacks a package ({error})", fatal=True)
     except Exception as error:
         return Failure(f"{type(error).__name__}: {error}")
 

@@ -47,6 +47,25 @@ def test_settings_arrive(asked, monkeypatch, tmp_path):
     assert "a.example" in config.allowed_hosts
 
 
+def test_workers_on_a_cluster(asked, monkeypatch):
+    class Cluster:
+        def __init__(self, address):
+            assert address == "10.0.0.1:6379"
+
+        def workers(self, device, number):
+            return device or "cuda", number or 12
+
+    monkeypatch.setattr("lehd.service.places.OnRay", Cluster)
+    for options in ([], ["--device", "cpu", "--workers", 3]):
+        assert lehd_command("serve", "--cluster", "10.0.0.1:6379", *options).exit_code == 0
+    assert [(config.cluster, config.devices, config.workers) for config in asked] == [
+        ("10.0.0.1:6379", ("cuda",), 12),
+        ("10.0.0.1:6379", ("cpu",), 3),
+    ]
+    result = lehd_command("serve", "--cluster", "10.0.0.1:6379", "--device", "cpu", "--device", "cuda")
+    assert "all workers on a cluster are alike" in result.output
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

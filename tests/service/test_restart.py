@@ -95,6 +95,12 @@ def test_a_worker_that_dies_or_hangs_is_replaced(own):
     assert "lehd_worker_restarts_total 2" in own.client.get("/metrics").text
 
 
+def test_no_job_is_lost_with_an_idle_worker(own):
+    (pid,) = workers(own.process.pid)
+    os.kill(pid, signal.SIGKILL)
+    assert own.client.post("/solve", content=table(10), params={"iterations": 1}).status_code == 200
+
+
 def test_ending_it_gently(own):
     running = own.client.post("/jobs", content=table(40), params={"time_limit": 60}).json()["id"]
     own.wait_for(running, "running")

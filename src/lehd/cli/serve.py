@@ -10,6 +10,7 @@ import typer
 
 from lehd.cli.common import reporting
 from lehd.errors import LehdError
+from lehd.work.engines import LOCAL
 
 Positive = {"min": 1}
 
@@ -24,6 +25,10 @@ def serve(
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, show_default="one per core", help="Processes on the CPU.")
     ] = None,
+    cluster: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS", help="Where workers run. local: here. auto or HOST:PORT: on a Ray cluster."),
+    ] = LOCAL,
     batch: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, show_default="64 on a GPU, else 1", help="Jobs of equal size at once."),
@@ -64,6 +69,10 @@ def serve(
     [dim]For colleagues, with a key:[/dim]
 
       LEHD_API_KEY=a-long-secret lehd serve --host 0.0.0.0 --allow-host routes.example.org
+
+    [dim]With workers on the machines of a Ray cluster, of which this is one:[/dim]
+
+      lehd serve --cluster auto
     """
     with reporting():
         try:
@@ -84,12 +93,17 @@ def serve(
             requests_per_second=requests_per_second,
             kept=keep,
         )
+        if cluster == LOCAL:
+            devices, number = device or default_devices(), workers or cores()
+        else:
+            devices, number = cluster_devices(cluster, device, workers)
         run(
             Config(
                 host=host,
                 port=port,
-                devices=tuple(device or default_devices()),
-                workers=workers or cores(),
+                devices=tuple(devices),
+                workers=number,
+                cluster=cluster,
                 batch=batch,
                 database=database or default_database(),
                 keys=read_keys(api_keys),
@@ -106,6 +120,15 @@ def default_devices() -> list[str]:
     import torch
 
     return [f"cuda:{number}" for number in range(torch.cuda.device_count())] or ["cpu"]
+
+
+def cluster_devices(cluster: str, device: list[str] | None, workers: int | None) -> tuple[list[str], int]:
+    from lehd.service.places import OnRay
+
+    if device is not None and len(device) > 1:
+        raise LehdError("--device: all workers on a cluster are alike; expected cpu or cuda once")
+    kind, number = OnRay(cluster).workers(device[0] if device else None, workers)
+    return [kind], number
 
 
 def read_keys(path: Path | None) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lehd.errors import LehdError
+from lehd.work.engines import LOCAL
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -50,6 +51,7 @@ class Config:
     port: int = 8000
     devices: tuple[str, ...] = ("cpu",)  # one worker process each; "cpu" stands for `workers` of them
     workers: int = 1
+    cluster: str = LOCAL  # or the address of a Ray cluster, which has `workers` for each of `devices`
     batch: int | None = None  # jobs solved together; None: 64 on a GPU, 1 on a CPU
     database: Path = field(default_factory=lambda: default_database())
     keys: tuple[str, ...] = ()  # any of them opens the service; none: it is open

@@ -15,14 +15,16 @@ from lehd.errors import LehdError
 from lehd.service.app import create_app
 from lehd.service.config import Config
 from lehd.service.protocol import patient
+from lehd.work.engines import LOCAL
 
 CONNECTIONS = 4000  # at once; more are answered 503
 
 
 def run(config: Config, say: Callable[[str], None]) -> None:
     """Serve until Ctrl-C."""
-    for device in config.devices:
-        find_device(device)
+    if config.cluster == LOCAL:
+        for device in config.devices:
+            find_device(device)
     _allow_connections()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     server, listening = prepare(config)

@@ -1,4 +1,4 @@
-"""Worker processes, seen from the service: one thread looks after each, and replaces it when it hangs or dies.
+"""Workers, seen from the service: one thread looks after each, and replaces it when it hangs or dies.
 
 Processes, not threads: a search is mostly Python between small tensor operations, so that two of them in one process
 would wait for each other and make every request wait too; and only a process can be ended from outside.
@@ -7,17 +7,16 @@ would wait for each other and make every request wait too; and only a process ca
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import threading
 import time
-from multiprocessing.connection import Connection
 from typing import Any
 
-from lehd.service import worker
 from lehd.service.config import Config, cores
 from lehd.service.desk import Desk
 from lehd.service.jobs import FAILED, INTERRUPTED, Job
-from lehd.service.worker import Task, receive, send
+from lehd.service.places import Here, Line, OnRay, Place
+from lehd.service.worker import Task
+from lehd.work.engines import LOCAL
 
 log = logging.getLogger("lehd.service")
 
@@ -32,9 +31,16 @@ class Workers:
     """All of them."""
 
     def __init__(self, desk: Desk, config: Config):
-        devices = [device for each in config.devices for device in [each] * (config.workers if each == "cpu" else 1)]
-        threads = max(1, cores() // max(1, len(devices)))
-        self.all = [Worker(desk, device, config.batch_on(device), threads) for device in devices]
+        place: Place
+        if config.cluster == LOCAL:
+            place = Here()
+            numbers = {device: config.workers if device == "cpu" else 1 for device in config.devices}
+            devices = [device for device in config.devices for _ in range(numbers[device])]
+            threads = max(1, cores() // max(1, len(devices)))
+        else:
+            place = OnRay(config.cluster)
+            devices, threads = list(config.devices) * config.workers, 1
+        self.all = [Worker(desk, place, device, config.batch_on(device), threads) for device in devices]
 
     def start(self) -> None:
         for each in self.all:
@@ -52,10 +58,9 @@ class Workers:
 
 
 class Worker:
-    def __init__(self, desk: Desk, device: str, batch: int, threads: int):
-        self.desk, self.device, self.batch, self.threads = desk, device, batch, threads
-        self.process: Any = None
-        self.connection: Connection | None = None
+    def __init__(self, desk: Desk, place: Place, device: str, batch: int, threads: int):
+        self.desk, self.place, self.device, self.batch, self.threads = desk, place, device, batch, threads
+        self.line: Line | None = None
         self.ready = False
         self.restarts = -1
         self._sending = threading.Lock()
@@ -64,7 +69,7 @@ class Worker:
     def _serve(self) -> None:
         failures = 0
         while not self.desk.closing:
-            if not self.ready:
+            if not self.ready or self._ended():
                 failures = 0 if self._start() else failures + 1
                 if failures >= ENOUGH:
                     time.sleep(min(30, failures))
@@ -72,49 +77,52 @@ class Worker:
             jobs = self.desk.take(self.batch)
             if jobs:
                 try:
-                    self._solve(jobs)
+                    if not self._solve(jobs):
+                        self._start()
+                        self._solve(jobs, again=True)
                 except Exception:  # whatever it is, the service goes on
                     log.exception("a worker on %s failed", self.device)
                     self.kill()
                     self.desk.fail([job for job in jobs if job.id in self.desk.active], "an error in the service")
 
+    def _ended(self) -> bool:
+        """Whether the process has ended while it had nothing to do."""
+        try:
+            if self.line is not None and self.line.poll(0):
+                self.line.receive()
+            return self.line is None
+        except (EOFError, OSError):
+            return True
+
     def _start(self) -> bool:
         """A fresh process, loaded and ready; False if that fails."""
         self.kill()
         self.restarts += 1
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(
-            target=worker.main, args=(theirs, self.device, self.threads), name="lehd worker", daemon=True
-        )
-        process.start()
-        theirs.close()
-        self.process, self.connection = process, ours
         deadline = time.monotonic() + STARTING
+        why = "no answer"
         try:
+            self.line = line = self.place.start(self.device, self.threads)
             while time.monotonic() < deadline and not self.desk.closing:
-                if ours.poll(0.5):
-                    self.ready = receive(ours)[0] == "ready"
+                if line.poll(0.5):
+                    self.ready = line.receive()[0] == "ready"
                     return self.ready
-        except (EOFError, OSError):
-            pass
+        except Exception as error:  # it has ended, or could not begin; on a cluster for reasons of many kinds
+            why = str(error) or "it ended"
         if not self.desk.closing:
-            log.error("a worker on %s did not start", self.device)
+            log.error("a worker on %s did not start (%s)", self.device, why)
         self.kill()
         return False
 
     def kill(self) -> None:
         self.ready = False
-        if self.process is not None:
-            self.process.kill()
-            self.process.join(timeout=5)
-        with self._sending:
-            if self.connection is not None:
-                self.connection.close()
-            self.process = self.connection = None
+        if (line := self.line) is not None:
+            line.kill()
+            with self._sending:
+                self.line = None
+                line.close()
 
-    def _solve(self, jobs: list[Job]) -> None:
-        """Have a batch solved and pass on what is heard of it."""
+    def _solve(self, jobs: list[Job], again: bool = False) -> bool:
+        """Have a batch solved and pass on what is heard of it; False, once, if the worker ended without a word."""
         pending = {job.id: job for job in jobs}
         limit = max(job.time_limit - job.before for job in jobs)
         deadline = time.monotonic() + limit * (1 + GRACE_SHARE) + GRACE
@@ -124,21 +132,24 @@ class Worker:
         for job in jobs:
             if job.wish is not None:  # from before there was a worker to tell
                 job.drop()
-        dropped_since = None
+        dropped_since, heard = None, False
         while pending:
-            connection = self.connection
+            line = self.line
             try:
-                if connection is None:
+                if line is None:
                     raise EOFError
-                if connection.poll(0.25):
-                    self._handle(pending, *receive(connection))
+                if line.poll(0.25):
+                    self._handle(pending, *line.receive())
+                    heard = True
                     continue
             except (EOFError, OSError):
+                if not (heard or again or self.desk.closing):
+                    return False
                 lost = INTERRUPTED if self.desk.closing else FAILED
                 why = "the service was shut down" if self.desk.closing else "the worker process ended unexpectedly"
                 self.kill()
                 self.desk.fail(pending.values(), why, lost)
-                return
+                return True
             now = time.monotonic()
             dropped = all(job.wish is not None for job in pending.values())
             dropped_since = (dropped_since or now) if dropped else None
@@ -147,7 +158,8 @@ class Worker:
                 self.desk.fail(
                     pending.values(), "the search did not end in time and was ended; its best so far is kept"
                 )
-                return
+                return True
+        return True
 
     def _handle(self, pending: dict[str, Job], kind: str, identity: str, *content: Any) -> None:
         job = pending.get(identity)
@@ -167,9 +179,9 @@ class Worker:
     def _send(self, *message: Any) -> None:
         with self._sending:
             try:
-                if self.connection is not None:
-                    send(self.connection, *message)
-            except OSError:
+                if self.line is not None:
+                    self.line.send(*message)
+            except (EOFError, OSError):
                 pass  # it died, which whoever reads will notice
 
 

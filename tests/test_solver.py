@@ -337,3 +337,10 @@ def test_a_result_says_when_the_search_did_not_start_from_the_model():
     assert solve(COORDS, rrc=2).notes == ()
     hurried = solve(RNG.random((20_000, 2)), time_limit=1)
     assert any("started from insertion" in note for note in hurried.notes)
+
+
+def test_shipped_weights_are_loaded_once(monkeypatch):
+    first = lehd.solve(COORDS[:8], rrc=1)
+    monkeypatch.setattr("lehd.solver.load_model", lambda path: pytest.fail("they are there already"))
+    again = lehd.solve(COORDS[:8], rrc=1)
+    assert (again.tour, again.model) == (first.tour, first.model)

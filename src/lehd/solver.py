@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -178,14 +179,23 @@ def _positive(name: str, value: Any, unit: str) -> float | None:
 def _model(model: LEHD | str | Path | None, problem: Problem, device: torch.device) -> tuple[LEHD, str]:
     if isinstance(model, LEHD):
         network, label, source = deepcopy(model), "model", "model"  # the caller's stays where it is, and as it is
-    elif model is None or (isinstance(model, str | Path) and str(model)):
-        path = shipped_weights(problem.name) if model is None else Path(model)
-        network, label, source = load_model(path), path.stem, str(path)
+    elif model is None:
+        return _shipped(problem.name, device)
+    elif isinstance(model, str | Path) and str(model):
+        network, label, source = load_model(model), Path(model).stem, str(model)
     else:
         raise LehdError(f"model: expected a file of weights or a loaded model, found {type(model).__name__}")
     if not network.config.has(problem.model_sizes):
         raise LehdError(f"{source} was not made for a {problem.name}")
     return network.to(device).eval(), f"{label}@{fingerprint(network)}"
+
+
+@cache
+def _shipped(problem: str, device: torch.device) -> tuple[LEHD, str]:
+    """Loaded once in a process: where many small instances are solved it would take as long as they do."""
+    path = shipped_weights(problem)
+    network = load_model(path)
+    return network.to(device).eval(), f"{path.stem}@{fingerprint(network)}"
 
 
 def _start(problem: Problem, instances: Instances, start: Any) -> Solution:

@@ -14,7 +14,7 @@ from lehd.model.lehd import LEHD
 from lehd.problems import of
 from lehd.training.feed import ConstructionSteps, Data
 from lehd.training.loop import Trainer, read_config, train
-from lehd.training.partial import decisions
+from lehd.training.partial import ALL, decisions
 from tests.builders import cvrp, generator, random_solution, tsp
 from tests.training.circles import CONFIG, SMALL, star_labels, write_circles
 
@@ -29,9 +29,9 @@ def feed(make=tsp, count=50, batch=8, nodes=10, seed=0, held_out=2):
 
 
 def one_batch(steps):
-    batches = [steps.next().draw()]
+    batches = [steps.next().draw(ALL)]
     while not steps.between:
-        batches.append(steps.next().draw())
+        batches.append(steps.next().draw(ALL))
     return batches
 
 
@@ -75,7 +75,7 @@ def test_a_pass_takes_every_label_once_in_an_order_of_its_own():
 def test_positions_are_left_as_they_are():
     steps, data = feed()
     known = {tuple(point) for point in data.parts[0].instances.coords.flatten(0, 1).tolist()}
-    batch = steps.next().draw()
+    batch = steps.next().draw(ALL)
     assert {tuple(point) for point in batch.instances.coords.flatten(0, 1).tolist()} <= known
 
 

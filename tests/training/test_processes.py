@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from lehd.data.dataset import Labelled
 from lehd.errors import LehdError
 from lehd.model.checkpoint import load_model, save_model
 from lehd.model.lehd import LEHD
@@ -15,10 +16,11 @@ from lehd.training import optimizer
 from lehd.training.checkpoint import load_checkpoint
 from lehd.training.config import TrainConfig
 from lehd.training.loop import train
-from lehd.training.partial import decisions
+from lehd.training.mixture import Mixture
+from lehd.training.partial import Shape
 from lehd.training.processes import Processes
 from lehd.training.reinforce import Reinforce
-from tests.builders import generator, random_solution, tsp
+from tests.builders import cvrp, generator, random_solution, tsp
 from tests.training.circles import CONFIG, SMALL, star_labels, write_circles
 from tests.training.ranks import run_ranks
 
@@ -78,15 +80,20 @@ def log(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-def test_shares_are_disjoint_and_complete():
-    instances = tsp(11, 9)
-    batch = decisions(of(instances), instances, random_solution(instances), 7, 4, generator(0))
-    parts = [Processes(rank, 3).share(batch) for rank in range(3)]
-    assert sum(len(part.action) for part in parts) == 11
-    rows = {tuple(each.flatten().tolist()) for part in parts for each in part.instances.coords}
-    assert rows == {tuple(each.flatten().tolist()) for each in batch.instances.coords}
-    assert len(rows) == 11
-    assert Processes().share(batch) is batch
+@pytest.mark.parametrize("instances", [tsp(40, 9), cvrp(40, 9)])
+def test_shares_are_disjoint_and_together_the_batch_of_one_process(instances):
+    problem = of(instances)
+    mixture = Mixture([Labelled(instances, random_solution(instances))], [1.0])
+    shape = Shape(11, 7, 4)
+    whole = mixture.batch(problem, shape, generator(0), Processes().rows)
+    parts = [mixture.batch(problem, shape, generator(0), Processes(rank, 3).rows) for rank in range(3)]
+    assert [len(part.action) for part in parts] == [4, 4, 3]
+    for rank, part in enumerate(parts):
+        mine = whole.rows(slice(rank, None, 3))
+        assert torch.equal(part.instances.coords, mine.instances.coords)
+        assert torch.equal(part.action, mine.action)
+        for name in ("instance", "start", "destination", "available", "resources"):
+            assert torch.equal(getattr(part.state, name), getattr(mine.state, name))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lehd.draws import Draws
 from lehd.errors import InfeasibleError
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
 
@@ -106,7 +107,7 @@ class Problem(ABC):
     # ---- partial solutions
 
     @abstractmethod
-    def randomise(self, instances: Instances, solution: Solution, generator: torch.Generator) -> Solution:
+    def randomise(self, instances: Instances, solution: Solution, draws: Draws) -> Solution:
         """An equivalent solution of the same cost, in which other entries come last."""
 
     @abstractmethod
@@ -128,7 +129,7 @@ class Problem(ABC):
         new = partial.nodes.gather(1, rollout.nodes)
         return Solution(put(solution.nodes, new), put(solution.via_depot, rollout.via_depot))
 
-    def vary_start(self, instances: Instances, state: State, via_depot: Tensor, generator: torch.Generator) -> State:
+    def vary_start(self, instances: Instances, state: State, via_depot: Tensor, draws: Draws) -> State:
         """Another state with the same right decision, for training; `via_depot` (R,) is that decision's flag."""
         return state
 

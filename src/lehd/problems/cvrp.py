@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lehd.draws import Draws, uniform
 from lehd.errors import InfeasibleError
 from lehd.problems.base import Problem, as_list, instance_name, unit_box, whole_number
 from lehd.problems.routes import MARGIN, ends_of_routes, quantities, remaining_capacity, route_places, slack
@@ -110,7 +111,7 @@ class CVRP(Problem):
             start = packed.where(better, start)
         return start if hurried else insert_routes(instances, start)
 
-    def randomise(self, instances: Instances, solution: Solution, generator: torch.Generator) -> Solution:
+    def randomise(self, instances: Instances, solution: Solution, draws: Draws) -> Solution:
         """Routes by angle, rotated by a random number of routes; if distances are symmetric, the sequence and each
         route are reversed half of the time."""
         nodes, via = solution.nodes, solution.via_depot
@@ -123,11 +124,11 @@ class CVRP(Problem):
         rank = angle.argsort(dim=1, stable=True).argsort(1)  # (B, routes): each route's place by angle
 
         count = (sizes > 0).sum(1, keepdim=True)
-        first = (torch.rand(size, 1, generator=generator, device=device) * count).long()
+        first = (uniform(draws, (size, 1)) * count).long()
         if instances.symmetric:
-            reverse = torch.rand(size, 1, generator=generator, device=device) < 0.5
+            reverse = uniform(draws, (size, 1)) < 0.5
             rank = torch.where(reverse, count - 1 - rank, rank)
-            turned = torch.rand(size, length, generator=generator, device=device) < 0.5
+            turned = uniform(draws, (size, length)) < 0.5
             place = torch.where(turned.gather(1, route), sizes.gather(1, route) - 1 - place, place)
         rank = ((rank + first) % count).gather(1, route)
         order = (rank * length + place).argsort(1)
@@ -182,11 +183,11 @@ class CVRP(Problem):
             own = own + fleet(instances) - via.sum(1)
         return own[:, None] - begun
 
-    def vary_start(self, instances: Instances, state: State, via_depot: Tensor, generator: torch.Generator) -> State:
+    def vary_start(self, instances: Instances, state: State, via_depot: Tensor, draws: Draws) -> State:
         """Where the label goes to the depot next, a vehicle that is there already must do the same. Construction begins
         with such a state, and no partial solution that starts at a customer would ever show it."""
         _, capacity = quantities(instances)
-        moved = via_depot & (torch.rand(len(via_depot), generator=generator, device=via_depot.device) < DEPOT_STARTS)
+        moved = via_depot & (uniform(draws, via_depot.shape) < DEPOT_STARTS)
         remaining = torch.where(moved, capacity[state.instance].to(state.resources), state.resources[:, 0])
         return replace(
             state,

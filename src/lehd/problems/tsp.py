@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lehd.draws import Draws, integers
 from lehd.errors import InfeasibleError
 from lehd.problems.base import Problem, as_list, instance_name, unit_box, whole_number
 from lehd.problems.curve import hilbert_order
@@ -79,14 +80,14 @@ class TSP(Problem):
         order = insert_all(instances.take(padded, instance), count.flatten(), pieces == 1)
         return padded.gather(1, order).view(size, -1)[:, :total]
 
-    def randomise(self, instances: Instances, solution: Solution, generator: torch.Generator) -> Solution:
+    def randomise(self, instances: Instances, solution: Solution, draws: Draws) -> Solution:
         """Rotated by a random number of places and, where distances are symmetric, reversed half of the time."""
         size, length = solution.nodes.shape
         device = solution.nodes.device
-        offset = torch.randint(length, (size, 1), generator=generator, device=device)
+        offset = integers(draws, length, (size, 1))
         step = torch.ones_like(offset)
         if instances.symmetric:
-            step = 2 * torch.randint(2, (size, 1), generator=generator, device=device) - 1
+            step = 2 * integers(draws, 2, (size, 1)) - 1
         places = (offset + step * torch.arange(length, device=device)) % length
         return Solution(solution.nodes.gather(1, places), solution.via_depot)
 

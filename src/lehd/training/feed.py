@@ -87,7 +87,7 @@ class Plan:
     rows: int  # decisions
     nodes: int  # that the encoder sees
     available: int  # that the decoder sees, beside starting and destination node
-    draw: Callable[[], Batch]
+    draw: Callable[[slice], Batch]  # those of its rows that a process takes
     key: Hashable | None = None  # plans of equal keys do equal work, but for the numbers drawn
 
 
@@ -154,7 +154,7 @@ class ConstructionSteps:
         if self.taken == cut.steps:
             self.partial = None
             self.batches += 1
-        return Plan(len(batch.action), cut.instances.num_nodes, batch.state.available.shape[1], lambda: batch)
+        return Plan(len(batch.action), cut.instances.num_nodes, batch.state.available.shape[1], batch.rows)
 
     def _cut(self) -> PartialSolution:
         """Suffixes, all of one random length, of the next labels in the order of this pass."""

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 
 from lehd.data.dataset import Labelled, concatenate
+from lehd.draws import Draws, SharedDraws, uniform
 from lehd.problems.base import Problem
-from lehd.training.partial import Batch, Shape, decisions
+from lehd.training.partial import ALL, Batch, Shape, decisions
 
 
 class Mixture:
@@ -25,13 +26,15 @@ class Mixture:
         """To visit."""
         return self.labelled.solution.nodes.shape[1]
 
-    def draw(self, size: int, generator: torch.Generator) -> Labelled:
+    def draw(self, size: int, draws: Draws) -> Labelled:
         """Each label from a file by its share, and all labels of a file equally often."""
-        one, two = torch.rand(2, size, generator=generator, device=self.first.device, dtype=torch.float64)
+        one, two = uniform(draws, (size, 2), torch.float64).T.contiguous()
         part = torch.bucketize(one, self.upper, right=True)
         return self.labelled.rows((self.first[part] + two * self.count[part]).long())
 
-    def batch(self, problem: Problem, shape: Shape, generator: torch.Generator) -> Batch:
-        """Random decisions of random partial solutions."""
-        chosen = self.draw(shape.rows, generator)
-        return decisions(problem, chosen.instances, chosen.solution, shape.length, shape.available, generator)
+    def batch(self, problem: Problem, shape: Shape, generator: torch.Generator, rows: slice = ALL) -> Batch:
+        """Random decisions of random partial solutions; `rows` are those of a batch that somebody takes."""
+        size = len(range(shape.rows)[rows])
+        draws = generator if rows == ALL else SharedDraws(generator, rows, shape.rows)
+        chosen = self.draw(size, draws)
+        return decisions(problem, chosen.instances, chosen.solution, shape.length, shape.available, draws)

@@ -11,13 +11,14 @@ import random
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
+from lehd.draws import Draws, integers
 from lehd.problems.base import Problem
 from lehd.symmetry import turned
 from lehd.types import Instances, Solution, State
 
+ALL = slice(None)  # rows
 LENGTHS = 8  # of partial solutions, for each number of available nodes
 
 
@@ -31,6 +32,8 @@ class Batch:
 
     def rows(self, which: slice) -> Batch:
         """Some of the decisions."""
+        if which == ALL:
+            return self
         action = self.action[which]
         state = replace(
             self.state,
@@ -73,19 +76,19 @@ def decisions(
     solution: Solution,
     length: int,
     available: int,
-    generator: torch.Generator,
+    draws: Draws,
 ) -> Batch:
     """For each instance the decision with `available` nodes left in a random partial solution of the given length."""
-    instances = replace(instances, coords=symmetries(instances.coords, generator))
-    solution = problem.randomise(instances, solution, generator)
+    instances = replace(instances, coords=symmetries(instances.coords, draws))
+    solution = problem.randomise(instances, solution, draws)
     partial = problem.cut(instances, solution, length)
     step = partial.steps - available
     flag = partial.via_depot[:, step]
-    state = problem.vary_start(partial.instances, partial.state(step), flag, generator)
+    state = problem.vary_start(partial.instances, partial.state(step), flag, draws)
     return Batch(partial.instances, state, flag.long())
 
 
-def symmetries(coords: Tensor, generator: torch.Generator) -> Tensor:
+def symmetries(coords: Tensor, draws: Draws) -> Tensor:
     """Each instance (B, N, 2) turned or mirrored by one of the square's eight symmetries."""
-    draws = torch.randint(2, (3, len(coords), 1, 1), generator=generator, device=coords.device).bool()
-    return turned(coords, draws[0], draws[1], draws[2])
+    chosen = integers(draws, 2, (len(coords), 3, 1, 1)).bool()
+    return turned(coords, chosen[:, 0], chosen[:, 1], chosen[:, 2])

@@ -1,7 +1,7 @@
 """Training by several processes, started by torchrun on one machine or on several.
 
-All of them draw the same decisions from the same seed and go through different rows of them, so that no decision is
-taken twice and the sum of their gradients is the gradient of one process: a run does not depend on their number, and
+All of them draw the same numbers from the same seed and make decisions of their own rows of them, so that no decision
+is taken twice and the sum of their gradients is the gradient of one process: a run does not depend on their number, and
 may go on with another one. The first process alone reads and writes the run's folder; the others are told what they
 need of it.
 """
@@ -22,7 +22,7 @@ from torch import Tensor, distributed
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from lehd.errors import LehdError
-from lehd.training.partial import Batch
+from lehd.training.partial import ALL
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)  # with the first process, which may label for hours; one that dies is noticed at once
@@ -41,9 +41,10 @@ class Processes:
         """Whether this is the process that writes logs and weights."""
         return self.rank == 0
 
-    def share(self, batch: Batch) -> Batch:
-        """This process's rows."""
-        return batch if self.count == 1 else batch.rows(slice(self.rank, None, self.count))
+    @property
+    def rows(self) -> slice:
+        """This process's share of a batch."""
+        return ALL if self.count == 1 else slice(self.rank, None, self.count)
 
     def from_first(self, work: Callable[[], T]) -> T:
         """What the first process finds, for all: it works, or fails, while the others wait."""

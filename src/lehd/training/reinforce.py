@@ -71,7 +71,7 @@ class Reinforce:
     def backward(self, model: LEHD) -> Work:
         """Add the gradient of one batch to the parameters, a few instances at a time: as many as `tokens` allow."""
         whole = self.draw(self.batches, self.config.batch)
-        mine: Instances = whole.rows(slice(self.processes.rank, None, self.processes.count)).to(self.device)
+        mine: Instances = whole.rows(self.processes.rows).to(self.device)
         self._reseed()
         self.batches += 1
         at_once = max(1, self.config.tokens // (self.starts * (self.config.customers + 2)))

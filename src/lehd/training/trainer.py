@@ -154,7 +154,7 @@ class Trainer:
 
     def _learn(self, plan: Plan) -> None:
         """Draw a batch and hand in the gradient of its mean loss: work that never waits for the device."""
-        batch = self.processes.share(plan.draw())
+        batch = plan.draw(self.processes.rows)
         if len(batch.action) == 0:  # more processes than decisions
             self._hand_in(torch.zeros_like(self.new_sums))
             return

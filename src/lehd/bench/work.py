@@ -3,7 +3,8 @@
     python -m lehd.bench.work
     ray start --head --num-cpus 2 && python -m lehd.bench.work --cluster auto
 
-The first table has units that do nothing, the second labels by HGS with an iteration limit, the same in every row.
+The first table has units that do nothing, the second labels by HGS with an iteration limit, the third files that lehd
+solves, the same in every row.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from itertools import islice
 import numpy as np
 
 from lehd.bench.text import markdown
+from lehd.bulk import SolveFile, Source
 from lehd.data.dataset import draw_shard
 from lehd.errors import LehdError
 from lehd.labels.shards import Shard
@@ -38,15 +40,15 @@ def nothing(content: object) -> object:
     return content
 
 
-def seconds_per_unit(units: Iterable[Unit], job: Job, engine: Engine, needs: Needs) -> float:
+def seconds_per_unit(units: Iterable[Unit], job: Job, engine: Engine, needs: Needs, warm: int = WARM) -> float:
     """Once the workers are there."""
     done, begun = 0, 0.0
     for done, (_, result) in enumerate(run_units(units, job, engine, needs=needs), 1):
-        if isinstance(result, Failure):
-            raise LehdError(f"a unit failed: {result.reason}")
-        if done == WARM:
+        if isinstance(result, Failure | str):  # a file's job says in words what is wrong with it
+            raise LehdError(f"a unit failed: {result if isinstance(result, str) else result.reason}")
+        if done == warm:
             begun = time.perf_counter()
-    return (time.perf_counter() - begun) / (done - WARM)
+    return (time.perf_counter() - begun) / (done - warm)
 
 
 def overhead_table(engines: dict[str, tuple[Engine, Needs]], number: int) -> str:
@@ -71,9 +73,27 @@ def labels_table(engines: dict[str, tuple[Engine, Needs]], number: int, customer
     for name, (engine, needs) in engines.items():
         rate = batch / seconds_per_unit(units, job, engine, needs)
         bare = bare or rate
-        workers = 2 if name.startswith("2") else 1
-        rows.append([name, f"{rate:.1f}", f"{100 * rate / bare / workers:.0f} %"])
+        rows.append([name, f"{rate:.1f}", f"{100 * rate / bare / _workers(name):.0f} %"])
     return markdown(["engine", "labels/s", "of the bare loop's, for each worker"], rows)
+
+
+def files_table(engines: dict[str, tuple[Engine, Needs]], number: int, nodes: int, iterations: int) -> str:
+    """TSP files a second, read, solved and put into text."""
+    job = SolveFile({"rrc": iterations, "seed": 0, "model": None, "device": "cpu"})
+    rng, units, warm = np.random.default_rng(0), [], 4
+    for place in range(number + warm):
+        lines = "".join(f"{x:.6f},{y:.6f}\n" for x, y in rng.random((nodes, 2)))
+        units.append(Source(f"{place}.csv", f"x,y\n{lines}".encode()).unit())
+    rows, bare = [], 0.0
+    for name, (engine, needs) in engines.items():
+        rate = 1 / seconds_per_unit(units, job, engine, needs, warm)
+        bare = bare or rate
+        rows.append([name, f"{rate:.3g}", f"{100 * rate / bare / _workers(name):.0f} %"])
+    return markdown(["engine", "files/s", "of the bare loop's, for each worker"], rows)
+
+
+def _workers(engine: str) -> int:
+    return 2 if engine.startswith("2") else 1
 
 
 def main() -> None:
@@ -83,6 +103,9 @@ def main() -> None:
     parser.add_argument("--label-units", type=int, default=100, help="of five labels each")
     parser.add_argument("--customers", type=int, default=50)
     parser.add_argument("--iterations", type=int, default=100)
+    parser.add_argument("--files", type=int, default=40)
+    parser.add_argument("--nodes", type=int, default=100, help="of a file")
+    parser.add_argument("--rrc", type=int, default=20)
     given = parser.parse_args()
     engines: dict[str, tuple[Engine, Needs]] = {
         "bare loop": (Here(), Needs()),
@@ -95,7 +118,8 @@ def main() -> None:
     print(f"{usable_cores()} cores, load {load:.1f} before the start\n", flush=True)
     try:
         print(overhead_table(engines, given.units) + "\n", flush=True)
-        print(labels_table(engines, given.label_units, given.customers, given.iterations))
+        print(labels_table(engines, given.label_units, given.customers, given.iterations) + "\n", flush=True)
+        print(files_table(engines, given.files, given.nodes, given.rrc))
     except LehdError as error:
         sys.exit(f"lehd: {error}")
 

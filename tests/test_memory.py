@@ -105,6 +105,7 @@ lehd.solve(
     sample=250,
     rrc=0,
     nearest=60,
+    half=sys.argv[2] == "half",
     stop=lambda: next(asked, None) is None,
     memory=before / GIB + extra if extra else None,
 )
@@ -118,15 +119,16 @@ print(json.dumps((peak - before) / GIB))
 def test_the_peak_stays_below_the_limit():
     """The first steps of a construction of 250 rows, in a process of its own: with a limit and without."""
 
-    def more(limit):
-        run = subprocess.run([sys.executable, "-c", PEAK, str(limit)], capture_output=True, text=True, check=True)
-        return json.loads(run.stdout)
+    def more(limit, precision):
+        words = [sys.executable, "-c", PEAK, str(limit), precision]
+        return json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
 
-    assert more(0.05) < 0.05 < more(0)
+    assert more(0.05, "single") < 0.05 < more(0, "single")
+    assert more(0.15, "half") < 0.15
 
 
 def test_a_limit_below_what_is_held_is_refused():
-    with pytest.raises(LehdError, match=r"memory = 0.01 GiB: expected more than the [\d.]+ GiB in use already"):
+    with pytest.raises(LehdError, match=r"memory = 0.01 GiB: expected more than the [\d.]+ GiB that it takes to begin"):
         lehd.solve(tsp(1, 5), memory=0.01)
     with pytest.raises(LehdError, match="memory = 0: expected a positive number of GiB"):
         lehd.solve(tsp(1, 5), memory=0)

@@ -14,6 +14,7 @@ from lehd.model.lehd import ModelConfig
 
 GIB = 2**30
 SHARE = 0.6  # of the memory there is: what the estimates below may fill
+HALF_EXTRA = GIB // 8  # on a CPU, what products in half precision are prepared in, for all sizes of blocks
 BYTES_PER_AVAILABLE = 400  # looking for the nearest, positions and orders of each available node
 
 
@@ -70,13 +71,13 @@ def row_bytes(config: ModelConfig, view: int, available: int, copies: int) -> fl
     return copies * (view + 2) * per_token + copies * available * BYTES_PER_AVAILABLE
 
 
-def memory_of(limit: float | None, device: torch.device) -> Memory:
+def memory_of(limit: float | None, device: torch.device, half: bool) -> Memory:
     """What a limit in GiB on all that the process holds leaves for construction."""
     if limit is None:
         return Memory()
-    held = in_use(device)
+    held = in_use(device) + (HALF_EXTRA if half and device.type == "cpu" else 0)
     if limit * GIB <= held:
-        raise LehdError(f"memory = {limit:g} GiB: expected more than the {held / GIB:.2f} GiB in use already")
+        raise LehdError(f"memory = {limit:g} GiB: expected more than the {held / GIB:.2f} GiB that it takes to begin")
     return Memory(SHARE * (limit * GIB - held))
 
 

@@ -109,7 +109,7 @@ def solve(
 
     if half is None:
         half = where.type == "cuda" or (time_limit is not None and cpu_has_half())
-    room = memory_of(memory, where)
+    room = memory_of(memory, where, half)
     tokens = instances.num_nodes * options.width
     at_once = max(1, TOKENS_AT_ONCE[where.type] // tokens)
     parts = [slice(first, first + at_once) for first in range(0, len(instances), at_once)]

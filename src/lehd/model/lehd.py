@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -103,6 +104,7 @@ def run(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
         return run_fused(stack, x)
     if halvable(stack, x):
         return run_half(stack, x)
-    for layer in stack:
-        x = layer(x)
+    with exactly(x) if x.is_cpu else nullcontext():
+        for layer in stack:
+            x = layer(x)
     return x

@@ -14,12 +14,12 @@ from lehd.model.precision import arithmetic
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
-SIZES = [(3, 20), (5, 50), (2, 100), (1, 128), (40, 2), (3, 33), (2, 65)]
+SIZES = [(3, 20), (5, 50), (2, 100), (1, 128), (40, 2), (3, 33), (2, 65), (2, 150)]
 
 
 def stack(device="cpu", dim=128, heads=8, hidden=512, count=2):
     torch.manual_seed(0)
-    layers = [AttentionLayer(dim, heads, hidden).to(device) for _ in range(count)]
+    layers = [AttentionLayer(dim, heads, hidden, sharpen=0.5).to(device) for _ in range(count)]
     for layer in layers:
         for parameter in layer.parameters():
             if parameter.ndim == 1:
@@ -43,7 +43,7 @@ def check_in_single_precision(rows, length, dim=128, heads=8, hidden=512):
     parameters = [p for layer in layers for p in layer.parameters()]
     matrices = [Matrices(*(p.detach() for p in layer.parameters() if p.ndim == 2)) for layer in layers]
     x = torch.randn(rows, length, dim, requires_grad=True)
-    found, wanted = _Stack.apply(x, heads, matrices, *parameters), plain(layers, x)
+    found, wanted = _Stack.apply(x, heads, 0.5, matrices, *parameters), plain(layers, x)
     assert apart(found, wanted) < 1e-5
     weights = torch.randn_like(found)
     for one, two in zip(

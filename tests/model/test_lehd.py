@@ -1,7 +1,10 @@
+import math
+
 import pytest
 import torch
 
 from lehd.errors import LehdError
+from lehd.model.attention import attend
 from lehd.model.lehd import LEHD, ModelConfig
 from lehd.problems import of
 from lehd.types import State
@@ -106,3 +109,24 @@ def test_half_precision_of_the_layers_leaves_positions_and_scores_exact():
     assert moved.abs().amin(1).max() > 1e-6
     assert embeddings.dtype == logits.dtype == torch.float32
     assert (logits != logits.bfloat16().float()).any()
+
+
+@pytest.mark.parametrize(
+    ("length", "factor"), [(100, 1.0), (128, 1.0), (256, 1 + 0.25 * math.log(2)), (1280, 1 + 0.25 * math.log(10))]
+)
+def test_attention_among_many_nodes_is_sharpened(length, factor):
+    """Scores are multiplied by the factor: the same as with queries that much longer."""
+    torch.manual_seed(0)
+    qkv = torch.randn(2, length, 3 * 32)
+    longer = torch.cat([factor * qkv[..., :32], qkv[..., 32:]], 2)
+    assert torch.allclose(attend(qkv, 4, sharpen=0.25), attend(longer, 4), atol=1e-6)
+
+
+def test_a_model_sharpens_all_its_layers_where_its_configuration_says_so():
+    sizes = {"dim": 32, "heads": 4, "feed_forward": 64, "decoder_layers": 2}
+    plain, sharp = LEHD(ModelConfig(**sizes)), LEHD(ModelConfig(**sizes, sharpen=0.5))
+    sharp.load_state_dict(plain.state_dict())
+    assert all(layer.sharpen == 0.5 for layer in [sharp.encoder, *sharp.decoder])
+    few, many = torch.rand(1, 128, 2), torch.rand(1, 400, 2)
+    assert torch.equal(plain.encode(few), sharp.encode(few))
+    assert not torch.allclose(plain.encode(many), sharp.encode(many))

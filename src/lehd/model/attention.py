@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+MANY = 128  # nodes; among more of them attention may be sharpened
 
 
 class NodeNorm(nn.Module):
@@ -26,9 +30,9 @@ class NodeNorm(nn.Module):
 class AttentionLayer(nn.Module):
     """(R, n, D) -> (R, n, D), the same for every order of the n nodes."""
 
-    def __init__(self, dim: int, heads: int, feed_forward: int, norm: str = "none"):
+    def __init__(self, dim: int, heads: int, feed_forward: int, norm: str = "none", sharpen: float = 0.0):
         super().__init__()
-        self.heads = heads
+        self.heads, self.sharpen = heads, sharpen
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.attention_out = nn.Linear(dim, dim)
         self.ff_in = nn.Linear(dim, feed_forward)
@@ -38,17 +42,22 @@ class AttentionLayer(nn.Module):
         self.norm_ff = NodeNorm(dim, norm) if norm != "none" else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention_out(attend(self.qkv(x), self.heads))
+        x = x + self.attention_out(attend(self.qkv(x), self.heads, self.sharpen))
         x = self.norm_attention(x)
         x = x + self.ff_out(torch.relu(self.ff_in(x)))
         normed: Tensor = self.norm_ff(x)
         return normed
 
 
-def attend(qkv: Tensor, heads: int) -> Tensor:
-    """Multi-head attention (R, n, D) of queries, keys and values (R, n, 3D)."""
+def attend(qkv: Tensor, heads: int, sharpen: float = 0.0) -> Tensor:
+    """Multi-head attention (R, n, D) of queries, keys and values (R, n, 3D).
+
+    The more nodes there are, the less attention is left for those that matter. What was learnt among few of them holds
+    among many if scores grow with the logarithm of their number: by `sharpen`, for more than 128.
+    """
     rows, length, triple = qkv.shape
     # (R, n, 3D) -> three of (R, heads, n, D / heads)
     q, k, v = qkv.view(rows, length, 3, heads, triple // 3 // heads).permute(2, 0, 3, 1, 4)
-    mixed = functional.scaled_dot_product_attention(q, k, v)
+    sharpness = 1 + sharpen * math.log(max(1.0, length / MANY))
+    mixed = functional.scaled_dot_product_attention(q, k, v, scale=sharpness / math.sqrt(q.shape[-1]))
     return mixed.transpose(1, 2).reshape(rows, length, triple // 3)

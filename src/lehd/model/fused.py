@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from lehd.model import attention
 from lehd.model.attention import AttentionLayer
 from lehd.model.precision import half_copies
 
-LONGEST = 128  # nodes that one program of the attention kernels can hold
+LONGEST = 128  # nodes that one program of the attention kernels can hold, none of them sharpened
 TOKENS = 64  # that a program of the other kernels works on
 HIDDEN = 64  # hidden features at a time
 
@@ -56,7 +57,7 @@ def run_fused(layers: Sequence[AttentionLayer], x: Tensor) -> Tensor:
     """(R, n, D) -> (R, n, D), as if the layers were called one after the other."""
     weights = [tensor for layer in layers for tensor in layer.parameters()]
     half = [Matrices(*half_copies(layer)) for layer in layers]
-    out: Tensor = _Stack.apply(x, layers[0].heads, half, *weights)  # type: ignore[no-untyped-call]
+    out: Tensor = _Stack.apply(x, layers[0].heads, layers[0].sharpen, half, *weights)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -77,17 +78,18 @@ class Biases(NamedTuple):
 
 class _Stack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, heads: int, half: list[Matrices], *weights: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, heads: int, sharpen: float, half: list[Matrices], *weights: Tensor) -> Tensor:
         """`weights` are those of all layers in the order of `parameters()`: matrices and biases by turns."""
         keep = any(ctx.needs_input_grad)
         shape, x = x.shape, x.contiguous().float()
         tokens = x.view(-1, shape[-1])
         tokens_half = tokens.to(half[0].qkv.dtype)
-        ctx.shape, ctx.heads, ctx.half, ctx.biases, ctx.kept = shape, heads, half, [], []
+        ctx.shape, ctx.heads, ctx.sharpen = shape, heads, sharpen
+        ctx.half, ctx.biases, ctx.kept = half, [], []
         for number, w in enumerate(half):
             biases = Biases(*weights[7 * number + 2 : 7 * number + 7 : 2])
             qkv = functional.linear(tokens_half, w.qkv)
-            mixed, norm = attend(qkv, shape, heads, keep)
+            mixed, norm = attend(qkv, shape, heads, sharpen, keep)
             source, into = tokens_half, tokens if number else torch.empty_like(tokens)
             tokens, tokens_half, x1 = after_attention(tokens, into, mixed, w, biases, keep)
             if keep:
@@ -103,7 +105,7 @@ class _Stack(torch.autograd.Function):
             reversed(ctx.half), reversed(ctx.biases), reversed(ctx.kept), strict=True
         ):
             after = after_attention_backward(g, x1, w, biases)
-            d_qkv = attend_backward(qkv, norm, after.d_mixed, ctx.shape, ctx.heads)
+            d_qkv = attend_backward(qkv, norm, after.d_mixed, ctx.shape, ctx.heads, ctx.sharpen)
             g = projection_backward(d_qkv, w, after.g1)
             dim, sums = g.shape[1], after.sums.sum(0)
             gradients = [
@@ -117,7 +119,7 @@ class _Stack(torch.autograd.Function):
                 *gradients,
             ]
         ctx.kept.clear()
-        return g.view(ctx.shape), None, None, *gradients
+        return g.view(ctx.shape), None, None, None, *gradients
 
 
 def over_tokens(left: Tensor, right: Tensor) -> Tensor:
@@ -127,11 +129,11 @@ def over_tokens(left: Tensor, right: Tensor) -> Tensor:
     return left.float().T @ right.float()
 
 
-def attend(qkv: Tensor, shape: torch.Size, heads: int, keep: bool) -> tuple[Tensor, Tensor]:
+def attend(qkv: Tensor, shape: torch.Size, heads: int, sharpen: float, keep: bool) -> tuple[Tensor, Tensor]:
     """What every token gathers (T, D), and what the gradient needs beside qkv."""
     rows, length, dim = shape
     if length > LONGEST:
-        return _attend_long(qkv, shape, heads), qkv
+        return _attend_long(qkv, shape, heads, sharpen), qkv
     from lehd.model import kernels
 
     out = torch.empty(rows * length, dim, dtype=qkv.dtype, device=qkv.device)
@@ -144,12 +146,14 @@ def attend(qkv: Tensor, shape: torch.Size, heads: int, keep: bool) -> tuple[Tens
     return out, norm
 
 
-def attend_backward(qkv: Tensor, norm: Tensor, d_mixed: Tensor, shape: torch.Size, heads: int) -> Tensor:
+def attend_backward(
+    qkv: Tensor, norm: Tensor, d_mixed: Tensor, shape: torch.Size, heads: int, sharpen: float
+) -> Tensor:
     rows, length, dim = shape
     if length > LONGEST:
         with torch.enable_grad():
             again = qkv.detach().requires_grad_()
-            return torch.autograd.grad(_attend_long(again, shape, heads), again, d_mixed)[0]
+            return torch.autograd.grad(_attend_long(again, shape, heads, sharpen), again, d_mixed)[0]
     from lehd.model import kernels
 
     d_qkv = torch.empty_like(qkv)
@@ -161,11 +165,10 @@ def attend_backward(qkv: Tensor, norm: Tensor, d_mixed: Tensor, shape: torch.Siz
     return d_qkv
 
 
-def _attend_long(qkv: Tensor, shape: torch.Size, heads: int) -> Tensor:
+def _attend_long(qkv: Tensor, shape: torch.Size, heads: int, sharpen: float) -> Tensor:
     """By the library's kernels, for rows of any length."""
     rows, length, dim = shape
-    q, k, v = qkv.view(rows, length, 3, heads, dim // heads).permute(2, 0, 3, 1, 4)
-    return functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(-1, dim)
+    return attention.attend(qkv.view(rows, length, 3 * dim), heads, sharpen).reshape(-1, dim)
 
 
 def _scale(dim: int, heads: int) -> float:

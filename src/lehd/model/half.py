@@ -41,7 +41,7 @@ def run_half(layers: Sequence[AttentionLayer], x: Tensor) -> Tensor:
         for layer in layers:
             qkv, out, ff_in, ff_out = half_copies(layer)
             projected = torch.cat([functional.linear(block.to(HALF), qkv) for block in torch.split(y, BLOCK)])
-            attended = attend(projected[:tokens].view(rows, length, 3 * dim).float(), layer.heads)
+            attended = attend(projected[:tokens].view(rows, length, 3 * dim).float(), layer.heads, layer.sharpen)
             mixed[:tokens] = attended.view(tokens, dim)
             bias = layer.ff_in.bias.to(HALF)
             for block, seen in zip(torch.split(y, BLOCK), torch.split(mixed, BLOCK), strict=True):

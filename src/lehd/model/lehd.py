@@ -40,6 +40,7 @@ class ModelConfig:
     feed_forward: int = 512
     decoder_layers: int = 6
     norm: str = "none"
+    sharpen: float = 0.0  # attention among more nodes than in training (attention.py); the paper: not
     box: bool = True  # every (partial) problem is scaled to its bounding box before the model sees it; the paper: no
 
     def __post_init__(self) -> None:
@@ -59,11 +60,11 @@ class LEHD(nn.Module):
         self.config = config
         c = config
         self.embedding = nn.Linear(c.num_features, c.dim)
-        self.encoder = AttentionLayer(c.dim, c.heads, c.feed_forward, c.norm)
+        self.encoder = AttentionLayer(c.dim, c.heads, c.feed_forward, c.norm, c.sharpen)
         self.start = nn.Linear(c.dim + c.num_resources, c.dim)
         self.destination = nn.Linear(c.dim + c.num_resources, c.dim)
         self.decoder = nn.ModuleList(
-            AttentionLayer(c.dim, c.heads, c.feed_forward, c.norm) for _ in range(c.decoder_layers)
+            AttentionLayer(c.dim, c.heads, c.feed_forward, c.norm, c.sharpen) for _ in range(c.decoder_layers)
         )
         self.head = nn.Linear(c.dim, c.actions_per_node)
         self.initialise()

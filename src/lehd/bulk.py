@@ -136,6 +136,17 @@ class SolveFile:
         return replace(self, options=options | {"model": load_model(model)}, weights=Path(model).stem, stop=stop)
 
 
+@dataclass(frozen=True)
+class CalledOff:
+    """In a worker process: whether its search is to end, because the driver was told so or is gone."""
+
+    event: Any
+    driver: int
+
+    def __call__(self) -> bool:
+        return bool(self.event.is_set()) or os.getppid() != self.driver
+
+
 class Done:
     """Which files a folder has solutions of: a log that grows by a line for each."""
 

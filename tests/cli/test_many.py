@@ -22,6 +22,7 @@ from lehd.work.local import Pool
 from lehd.work.on_ray import Ray
 from lehd.work.units import Needs
 from tests.cli.command import ALONE, BAKERY, HARBOUR, lehd_command
+from tests.service.processes import alive
 
 TOGETHER = ("--processes", "2", "--device", "cpu")
 
@@ -277,6 +278,34 @@ def test_ctrl_c_keeps_the_best_of_every_search(tmp_path):
     assert lehd_command("check", HARBOUR, out / "harbour.tour").exit_code == 0
     assert lehd_command("check", BAKERY, out / "bakery.sol").exit_code == 0
     assert ids(out) == []  # they are searched again
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_a_killed_command_leaves_no_worker_behind_and_goes_on(tables, tmp_path):
+    folder, out = tables(6), tmp_path / "out"
+    (folder / "a.tsp").write_bytes(HARBOUR.read_bytes())
+    longer = "options | {'rrc': 10**6 if data.names[0] == 'harbour' else 1}"
+    endless = CTRL_C.replace("search(data, **options)", f"search(data, **{longer})")
+    words = ["solve", folder, "--rrc", "1", *TOGETHER, "-o", out, "--json"]
+    command = [sys.executable, "-c", endless, *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(6):  # beside the one that does not end
+            process.stdout.readline()
+        workers = children(process.pid)
+        assert len(workers) >= 2
+        process.kill()
+        process.stdout.read()  # until all who hold it have ended
+    assert not any(map(alive, workers))
+    assert len(ids(out)) == 6
+    rest = lehd_command(*words, "--resume")
+    assert (rest.exit_code, list(costs(rest))) == (0, ["a.tsp"])
+    assert len(set(ids(out))) == len(ids(out)) == 7
+
+
+def children(parent: int) -> list[int]:
+    found = (Path("/proc") / str(parent) / "task" / str(parent) / "children").read_text()
+    return [int(pid) for pid in found.split()]
 
 
 # ---- many of them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from lehd.bulk import Answer, Done, SolveFile, Source, keep
+from lehd.bulk import Answer, CalledOff, Done, SolveFile, Source, keep
 from lehd.cli.bar import LiveBar
 from lehd.cli.common import complain
 from lehd.cli.paths import PICTURE, Target
@@ -136,7 +137,7 @@ class Many:
             return
         stop = multiprocessing.get_context("spawn").Event()
         with pressing(stop):
-            yield self.job.for_workers(stop.is_set, self.needs.device), stop.is_set
+            yield self.job.for_workers(CalledOff(stop, os.getpid()), self.needs.device), stop.is_set
 
     def _take(self, unit: Unit, answer: Answer | str) -> None:
         """Write and show what became of a file."""

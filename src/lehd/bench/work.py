@@ -14,7 +14,9 @@ import os
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,15 +42,39 @@ def nothing(content: object) -> object:
     return content
 
 
-def seconds_per_unit(units: Iterable[Unit], job: Job, engine: Engine, needs: Needs, warm: int = WARM) -> float:
-    """Once the workers are there."""
-    done, begun = 0, 0.0
-    for done, (_, result) in enumerate(run_units(units, job, engine, needs=needs), 1):
-        if isinstance(result, Failure | str):  # a file's job says in words what is wrong with it
-            raise LehdError(f"a unit failed: {result if isinstance(result, str) else result.reason}")
+@dataclass(frozen=True)
+class Timed:
+    """A job, and what it took of the clock and of a core."""
+
+    job: Job
+
+    def __call__(self, content: object) -> tuple[object, float, float]:
+        begun, before = time.perf_counter(), time.process_time()
+        result = self.job(content)
+        return result, time.perf_counter() - begun, time.process_time() - before
+
+
+class Spent(NamedTuple):
+    """Seconds for a unit, on average, once the workers are there."""
+
+    seconds: float  # from one result to the next
+    working: float  # within the job
+    cpu: float  # the same on a core: what others take on a busy machine is not in it
+
+
+def spent_per_unit(units: Iterable[Unit], job: Job, engine: Engine, needs: Needs, warm: int = WARM) -> Spent:
+    done, begun, working, cpu = 0, 0.0, 0.0, 0.0
+    for done, (_, answer) in enumerate(run_units(units, Timed(job), engine, needs=needs), 1):
+        if isinstance(answer, Failure):
+            raise LehdError(f"a unit failed: {answer.reason}")
+        if isinstance(answer[0], str):  # a file's job says in words what is wrong with it
+            raise LehdError(f"a unit failed: {answer[0]}")
         if done == warm:
             begun = time.perf_counter()
-    return (time.perf_counter() - begun) / (done - warm)
+        elif done > warm:
+            working, cpu = working + answer[1], cpu + answer[2]
+    number = done - warm
+    return Spent((time.perf_counter() - begun) / number, working / number, cpu / number)
 
 
 def overhead_table(engines: dict[str, tuple[Engine, Needs]], number: int) -> str:
@@ -59,41 +85,40 @@ def overhead_table(engines: dict[str, tuple[Engine, Needs]], number: int) -> str
         for size in SIZES:
             content = np.zeros(size << 10, np.uint8)
             units = (Unit(str(place), content) for place in range(number + WARM))
-            cells.append(f"{1e6 * seconds_per_unit(units, nothing, engine, needs):.0f}")
+            cells.append(f"{1e6 * spent_per_unit(units, nothing, engine, needs).seconds:.0f}")
         rows.append([name, *cells])
     return markdown(["engine", *(f"µs per unit, {size} KiB there and back" for size in SIZES)], rows)
 
 
 def labels_table(engines: dict[str, tuple[Engine, Needs]], number: int, customers: int, iterations: int) -> str:
-    """Labels a second, beside those of the bare loop for each worker."""
     job, batch = SolveEach(make_solver("CVRP", "hgs", iterations=iterations)), 5
     shards = (Shard(RECIPE, customers, place, draw_shard(RECIPE, customers, place)) for place in range(10**6))
     units = list(islice((unit for shard in shards for unit in shard.units(batch)), number + WARM))
-    rows, bare = [], 0.0
-    for name, (engine, needs) in engines.items():
-        rate = batch / seconds_per_unit(units, job, engine, needs)
-        bare = bare or rate
-        rows.append([name, f"{rate:.1f}", f"{100 * rate / bare / _workers(name):.0f} %"])
-    return markdown(["engine", "labels/s", "of the bare loop's, for each worker"], rows)
+    return _efficiency("labels", engines, units, batch, job, WARM)
 
 
 def files_table(engines: dict[str, tuple[Engine, Needs]], number: int, nodes: int, iterations: int) -> str:
-    """TSP files a second, read, solved and put into text."""
+    """TSP files, read, solved and put into text."""
     job = SolveFile({"rrc": iterations, "seed": 0, "model": None, "device": "cpu"})
     rng, units, warm = np.random.default_rng(0), [], 4
     for place in range(number + warm):
         lines = "".join(f"{x:.6f},{y:.6f}\n" for x, y in rng.random((nodes, 2)))
         units.append(Source(f"{place}.csv", f"x,y\n{lines}".encode()).unit())
-    rows, bare = [], 0.0
+    return _efficiency("files", engines, units, 1, job, warm)
+
+
+def _efficiency(
+    things: str, engines: dict[str, tuple[Engine, Needs]], units: list[Unit], batch: int, job: Job, warm: int
+) -> str:
+    """How many in a second; on a busy machine the last two columns say more, as others do not count in them."""
+    rows = []
     for name, (engine, needs) in engines.items():
-        rate = 1 / seconds_per_unit(units, job, engine, needs, warm)
-        bare = bare or rate
-        rows.append([name, f"{rate:.3g}", f"{100 * rate / bare / _workers(name):.0f} %"])
-    return markdown(["engine", "files/s", "of the bare loop's, for each worker"], rows)
-
-
-def _workers(engine: str) -> int:
-    return 2 if engine.startswith("2") else 1
+        spent = spent_per_unit(units, job, engine, needs, warm)
+        workers = 2 if name.startswith("2") else 1
+        busy = spent.working / spent.seconds / workers
+        rows.append([name, f"{batch / spent.seconds:.3g}", f"{batch / spent.cpu:.3g}", f"{100 * busy:.1f} %"])
+    columns = ["engine", f"{things}/s", f"{things} in a second of a core", "share of the time in which workers work"]
+    return markdown(columns, rows)
 
 
 def main() -> None:

@@ -116,7 +116,7 @@ class SolveFile:
         return float("inf") if self.time_limit is None else 2 * self.time_limit + GRACE
 
     def facts(self) -> dict[str, Any]:
-        """What a result depends on besides the file."""
+        """What a result depends on besides the file; where it is computed is not among it."""
         model = self.options["model"]
         used = [shipped_weights(name) for name in ("tsp", "cvrp")] if model is None else [Path(model)]
         try:
@@ -124,7 +124,8 @@ class SolveFile:
         except OSError as error:
             raise LehdError(f"{model}: cannot be read ({error.strerror or error})") from None
         asked = {"time_limit": self.time_limit, "capacity": self.capacity, "vehicles": self.vehicles}
-        return {"version": __version__, **asked, **self.options, "model": digest, "picture": self.picture}
+        work = {name: value for name, value in self.options.items() if name not in ("device", "memory")}
+        return {"version": __version__, **asked, **work, "model": digest, "picture": self.picture}
 
     def for_workers(self, stop: Callable[[], bool] | None, device: str | None) -> SolveFile:
         """The same with the weights, which need not be on the machine of a worker."""

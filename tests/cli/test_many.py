@@ -227,7 +227,7 @@ def test_a_run_that_was_stopped_goes_on(tables, tmp_path, troubled, monkeypatch)
     assert "holds the work of another run (seed 0, now 1)" in other.stderr
 
     attempts = {name: search.attempts(Path(name).stem) for name in first}
-    rest = lehd_command(*words, "--resume")
+    rest = lehd_command("solve", folder, *ALONE, "-o", out, "--rrc", 3, "--resume")  # not by several processes
     assert rest.exit_code == 0
     assert "5 files solved " in rest.stdout
     assert "4 files solved before\n" in rest.stdout
@@ -383,3 +383,11 @@ def test_a_worker_that_hangs_is_given_up():
     job = SolveFile({}, time_limit=10.0)
     assert 20 < job.patience < 200
     assert replace(job, time_limit=None).patience == float("inf")
+
+
+def test_a_run_is_the_same_wherever_it_is_computed():
+    facts = [
+        SolveFile({"rrc": rrc, "model": None, "device": device, "memory": memory}, capacity=5).facts()
+        for rrc, device, memory in ((3, "cpu", None), (3, None, 2.0), (4, None, None))
+    ]
+    assert facts[0] == facts[1] != facts[2]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-MANY = 128  # nodes; among more of them attention may be sharpened
+TRAINED = 102  # nodes at most in training: 100 to be placed, the starting and the destination node
 
 
 class NodeNorm(nn.Module):
@@ -50,14 +50,18 @@ class AttentionLayer(nn.Module):
 
 
 def attend(qkv: Tensor, heads: int, sharpen: float = 0.0) -> Tensor:
-    """Multi-head attention (R, n, D) of queries, keys and values (R, n, 3D).
-
-    The more nodes there are, the less attention is left for those that matter. What was learnt among few of them holds
-    among many if scores grow with the logarithm of their number: by `sharpen`, for more than 128.
-    """
+    """Multi-head attention (R, n, D) of queries, keys and values (R, n, 3D)."""
     rows, length, triple = qkv.shape
     # (R, n, 3D) -> three of (R, heads, n, D / heads)
     q, k, v = qkv.view(rows, length, 3, heads, triple // 3 // heads).permute(2, 0, 3, 1, 4)
-    sharpness = 1 + sharpen * math.log(max(1.0, length / MANY))
-    mixed = functional.scaled_dot_product_attention(q, k, v, scale=sharpness / math.sqrt(q.shape[-1]))
+    mixed = functional.scaled_dot_product_attention(q, k, v, scale=scale(length, q.shape[-1], sharpen))
     return mixed.transpose(1, 2).reshape(rows, length, triple // 3)
+
+
+def scale(length: int, size: int, sharpen: float) -> float:
+    """What scores of heads of a size are multiplied by.
+
+    The more nodes there are, the less attention is left for those that matter. What was learnt among few of them holds
+    among many if scores grow with the logarithm of their number: by `sharpen`, for more than there were in training.
+    """
+    return (1 + sharpen * math.log(max(1.0, length / TRAINED))) / math.sqrt(size)

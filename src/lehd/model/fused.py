@@ -5,7 +5,6 @@ The layers' own code is what runs everywhere else, and what this is tested again
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,7 +20,7 @@ from lehd.model import attention
 from lehd.model.attention import AttentionLayer
 from lehd.model.precision import half_copies
 
-LONGEST = 128  # nodes that one program of the attention kernels can hold, none of them sharpened
+LONGEST = 128  # nodes that one program of the attention kernels can hold
 TOKENS = 64  # that a program of the other kernels works on
 HIDDEN = 64  # hidden features at a time
 
@@ -140,7 +139,8 @@ def attend(qkv: Tensor, shape: torch.Size, heads: int, sharpen: float, keep: boo
     norm = torch.empty(rows * length, heads, device=qkv.device) if keep else qkv
     block = _block(length, smallest=32)
     kernels.attention[(_programs(rows, length, heads, block),)](
-        qkv, out, norm, rows * length, length, 1 / length, heads, dim, _scale(dim, heads), block, keep,
+        qkv, out, norm, rows * length, length, 1 / length, attention.scale(length, dim // heads, sharpen),
+        heads, dim, block, keep,
         num_warps=min(4, block // 16),
     )  # fmt: skip
     return out, norm
@@ -159,7 +159,8 @@ def attend_backward(
     d_qkv = torch.empty_like(qkv)
     block = _block(length, smallest=64)
     kernels.attention_backward[(_programs(rows, length, heads, block),)](
-        qkv, norm, d_mixed, d_qkv, rows * length, length, 1 / length, heads, dim, _scale(dim, heads), block,
+        qkv, norm, d_mixed, d_qkv, rows * length, length, 1 / length, attention.scale(length, dim // heads, sharpen),
+        heads, dim, block,
         num_warps=4,
     )  # fmt: skip
     return d_qkv
@@ -169,10 +170,6 @@ def _attend_long(qkv: Tensor, shape: torch.Size, heads: int, sharpen: float) -> 
     """By the library's kernels, for rows of any length."""
     rows, length, dim = shape
     return attention.attend(qkv.view(rows, length, 3 * dim), heads, sharpen).reshape(-1, dim)
-
-
-def _scale(dim: int, heads: int) -> float:
-    return 1 / math.sqrt(dim // heads)
 
 
 def _block(length: int, smallest: int) -> int:

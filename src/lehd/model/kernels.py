@@ -42,8 +42,8 @@ def _scores(q, k, row):
 
 @triton.jit(do_not_specialize=["tokens", "length"])
 def attention(
-    qkv, out, norm, tokens, length, inverse,
-    heads: tl.constexpr, D: tl.constexpr, scale: tl.constexpr, BLOCK: tl.constexpr, KEEP: tl.constexpr,
+    qkv, out, norm, tokens, length, inverse, scale,
+    heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
     """out (T, D) from qkv (T, 3 D); a program does one head of one block of tokens.
 
@@ -68,8 +68,8 @@ def attention(
 
 @triton.jit(do_not_specialize=["tokens", "length"])
 def attention_backward(
-    qkv, norm, d_out, d_qkv, tokens, length, inverse,
-    heads: tl.constexpr, D: tl.constexpr, scale: tl.constexpr, BLOCK: tl.constexpr,
+    qkv, norm, d_out, d_qkv, tokens, length, inverse, scale,
+    heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     E: tl.constexpr = D // heads
     head, first, token, there, row = _pack(tokens, length, inverse, heads, BLOCK)

@@ -53,3 +53,11 @@ def slow(content):
     """Long enough for every worker to get some."""
     time.sleep(0.05)
     return where(content)
+
+
+def machine_of(content):
+    """The machine of a cluster on which it is done."""
+    import ray
+
+    time.sleep(0.05)
+    return ray.get_runtime_context().get_node_id()

@@ -31,7 +31,7 @@ from lehd.work.run import ATTEMPTS, run_units
 from lehd.work.units import Failure, Needs, Unit
 from tests.builders import tiny_model
 from tests.work.cluster import MEMORY, small_cluster
-from tests.work.jobs import Troubled, slow, where
+from tests.work.jobs import Troubled, machine_of, slow, where
 
 ray = pytest.importorskip("ray")
 
@@ -100,16 +100,25 @@ def test_all_machines_work_and_each_has_its_share_of_cores(engine):
         engine.start(where, Needs(cores=2, gpus=1))
 
 
-def test_a_lost_machine_only_repeats_its_units(cluster, engine):
-    node = cluster.add_node(num_cpus=2, object_store_memory=MEMORY)
-    cluster.wait_for_nodes()
-    results = Counter()
-    for number, (unit, result) in enumerate(run_units(numbered(120), slow, engine)):
-        assert not isinstance(result, Failure), result
+def test_machines_may_join_and_be_lost(cluster, engine):
+    read, results = [], Counter()
+    node, last = None, 2000  # until the new machine has worked; it is killed then, in the middle of its units
+
+    def units():
+        while len(read) < last:
+            read.append(len(read))
+            yield Unit(f"unit-{read[-1]}", read[-1])
+
+    for unit, machine in run_units(units(), machine_of, engine):
+        assert not isinstance(machine, Failure), machine
         results[unit.content] += 1
-        if number == 30:
+        if node is None:
+            node = cluster.add_node(num_cpus=2, object_store_memory=MEMORY)
+        elif machine == node.node_id and last == 2000:
             cluster.remove_node(node, allow_graceful=False)
-    assert results == Counter(range(120))
+            last = len(read) + 40
+    assert last < 2000
+    assert results == Counter(read)
 
 
 def test_labels_with_an_iteration_limit_are_those_of_the_local_pool(engine, tmp_path):

@@ -313,7 +313,7 @@ def children(parent: int) -> list[int]:
 
 def test_files_are_read_no_faster_than_they_are_solved(tables, tmp_path, searching, monkeypatch):
     folder = tables(200)
-    ahead, read, shown = [], [], []
+    ahead, read, shown, looks = [], [], [], []
 
     def reading(path: str, data: bytes) -> Source:
         read.append(path)
@@ -322,9 +322,12 @@ def test_files_are_read_no_faster_than_they_are_solved(tables, tmp_path, searchi
 
     monkeypatch.setattr(many, "Source", reading)
     monkeypatch.setattr(many, "show", lambda record, *_: shown.append(record["file"]))
+    monkeypatch.setattr(FilesBar, "look", lambda bar, *counts: looks.append(counts))
     run = lehd_command("solve", folder, *TOGETHER, "-o", tmp_path / "out")
     assert run.exit_code == 0
     assert max(ahead) <= 2 + 2
+    assert looks == sorted(looks)
+    assert looks[-1][0] >= 200 - 2  # the bar follows
     assert sorted(shown) == read == sorted(map(str, folder.iterdir()))
     assert run.stdout == "200 files solved\n"  # no table so long
     assert len(set(ids(tmp_path / "out"))) == 200

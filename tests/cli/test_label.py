@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from lehd.cli.label import Bar
 from lehd.data.dataset import SHARD, load_labels
+from lehd.data.label_file import read_label_file
 from lehd.labels.pool import Progress
 from lehd.model.checkpoint import save_model
 from lehd.problems import PROBLEMS
@@ -34,6 +36,11 @@ def test_labels_from_the_command_line(tmp_path):
         (["uniform_tsp", "--shards", 0, 1, "--solver", "lkh"], "--binary"),
         (["uniform_tsp", "--shards", 0, 1, "--customers", 1], "1 customers"),
         (["uniform_tsp", "--merge", "all.npz"], "no shard"),
+        (["uniform_tsp", "--shards", 0, 1, "--iterations", 5], "--iterations N is for hgs"),
+        (["uniform_cvrp", "--shards", 0, 1, "--iterations", 5, "--seconds", 1], "in place of --seconds"),
+        (["uniform_tsp", "--shards", 0, 1, "--cluster", "127.0.0.1:1"], "no Ray cluster answers"),
+        (["uniform_tsp", "--shards", 0, 1, "--cluster", "auto", "--processes", 2], "--processes is for this machine"),
+        (["uniform_tsp", "--shards", 0, 1, "--gpus", 1], "--improve"),
     ],
 )
 def test_mistakes_end_in_one_line(tmp_path, words, message):
@@ -42,6 +49,20 @@ def test_mistakes_end_in_one_line(tmp_path, words, message):
     assert done.exit_code == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_labels_that_count_iterations_are_the_same_again_and_say_so(tmp_path):
+    pytest.importorskip("hygese")
+    for name in ("a", "b"):
+        words = ["uniform_cvrp", tmp_path / name, "--customers", 7, "--shards", 0, 1, "--iterations", 9]
+        done = lehd_command("label", *words, "--merge", tmp_path / f"{name}.npz")
+        assert done.exit_code == 0, done.stderr
+    first, second = (load_labels(tmp_path / f"{name}.npz") for name in "ab")
+    assert torch.equal(first.solution.nodes, second.solution.nodes)
+    assert read_label_file(tmp_path / "a.npz").sources == ("hgs 9 iterations",)
+    other = lehd_command("label", *words[:-1], 10)
+    assert other.exit_code == 2
+    assert "iterations 9, now 10" in other.stderr
 
 
 def test_bar_counts_instances():
@@ -63,7 +84,16 @@ def test_a_model_improves_labels_from_the_command_line(tmp_path):
     assert "1/1 parts" in done.stderr
     assert "mean cost" in done.stderr
     assert done.stdout == f"12 labels in {tmp_path / 'new.npz'}\n"
-    for extra, message in ((["--solver", "hgs"], "--improve uses a model"), (["--shards", 0, 1], "--shards")):
+    twice = [*words[:1], tmp_path / "again", *words[2:-1], tmp_path / "again.npz", "--batch", 12]
+    again = lehd_command("label", *twice, "--processes", 2)
+    assert again.exit_code == 0, again.stderr
+    assert torch.equal(load_labels(tmp_path / "again.npz").solution.nodes, load_labels(words[-1]).solution.nodes)
+    for extra, message in (
+        (["--solver", "hgs"], "--improve uses a model"),
+        (["--shards", 0, 1], "--shards"),
+        (["--gpus", 0.5], "--gpus goes with"),
+        (["--processes", 2, "--device", "cpu"], "--device is for work in one process"),
+    ):
         bad = lehd_command("label", *words, *extra)
         assert bad.exit_code == 2
         assert message in bad.stderr

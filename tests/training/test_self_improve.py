@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from lehd.data.dataset import SHARD, load_labels
 from lehd.data.label_file import read_label_file
@@ -149,6 +150,16 @@ def test_it_starts_from_a_given_model_and_pauses(tmp_path):
     assert not (tmp_path / "run" / "reinforce").exists()
 
 
+def test_labels_made_by_several_processes_are_the_same(tmp_path):
+    save_model(tiny_model(PROBLEMS["TSP"]), tmp_path / "w.safetensors")
+    for name, change in (("one", "rounds=1"), ("two", "label.processes=2")):
+        config = configured(tmp_path, "TSP", "rounds=1", "train.steps=2", change)
+        run = SelfImprovement(config, tmp_path / name, init=tmp_path / "w.safetensors", device="cpu", watch=StopAt(-1))
+        assert run.run()
+    one, two = (load_labels(tmp_path / name / "round-1" / "labels.npz") for name in ("one", "two"))
+    assert torch.equal(one.solution.nodes, two.solution.nodes)
+
+
 def test_one_command(tmp_path):
     configured(tmp_path)
     words = ["train", tmp_path / "si.toml", "--output", tmp_path / "run", "--device", "cpu", "--set", "rounds=1"]
@@ -172,6 +183,7 @@ def test_one_command(tmp_path):
         ("label.instances=150", "multiple of 100"),
         ('label.recipe="soup"', "soup"),
         ("label.speed=3", "speed"),
+        ("label.gpus=0.5", "--processes or --cluster"),
         ("train.steps=null", "give one"),
         ("extra=1", "extra"),
         ('train.method="reinforce"', "go together"),

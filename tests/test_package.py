@@ -27,6 +27,6 @@ def test_the_installed_wheel_solves_the_examples(tmp_path):
     command = ["-m", "lehd.cli", "solve", "harbour.tsp", "bakery.vrp", "--rrc", "1", "--output", "out", "--plot", "out"]
     run(*command, cwd=tmp_path, PYTHONPATH=str(site))
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    assert written == {"harbour.tour", "harbour.png", "bakery.sol", "bakery.png"}
+    assert written == {"harbour.tour", "harbour.png", "bakery.sol", "bakery.png", "lehd-run.jsonl"}
     for name, solution in (("harbour.tsp", "out/harbour.tour"), ("bakery.vrp", "out/bakery.sol")):
         run("-m", "lehd.cli", "check", name, solution, cwd=tmp_path, PYTHONPATH=str(site))

@@ -76,9 +76,9 @@ def _picture(result: Result, title: str, path: str | Path | None) -> Figure:
         _caption(result), (0, 1), (0, 7), "axes fraction", textcoords="offset points", fontsize=9.5, color=GREY
     )
     if result.problem == "TSP":
-        _draw_tour(solution_axes, result)
+        draw_tour(solution_axes, result)
     else:
-        _draw_routes(solution_axes, result)
+        draw_routes(solution_axes, result)
     _draw_names(solution_axes, result)
     if history_axes is not None:
         _draw_history(history_axes, result)
@@ -149,7 +149,7 @@ def _line_width(nodes: int) -> float:
     return max(0.15, 1.7 * math.pow(min(1.0, 100 / nodes), 0.32))
 
 
-def _draw_tour(axes: Axes, result: Result) -> None:
+def draw_tour(axes: Axes, result: Result) -> None:
     positions, nodes = _positions(result), result.instance.num_nodes
     tour = result.tour
     path = positions[[*tour, tour[0]]]
@@ -160,7 +160,7 @@ def _draw_tour(axes: Axes, result: Result) -> None:
     _draw_nodes(axes, positions, INK)
 
 
-def _draw_routes(axes: Axes, result: Result) -> None:
+def draw_routes(axes: Axes, result: Result) -> None:
     positions, nodes = _positions(result), result.instance.num_nodes
     depot = positions[0]
     width = _line_width(nodes)

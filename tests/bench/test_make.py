@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lehd.bench import make
 from lehd.bench.make import RECIPES, Recipe, make_set
 from lehd.bench.uniform import load_set
 from lehd.errors import LehdError
@@ -38,3 +39,44 @@ def test_references_come_from_a_solver(tmp_path, monkeypatch):
         make_set("small_tsp", tmp_path)
     with pytest.raises(LehdError, match="no seed"):
         make_set("tsp1000_fu", tmp_path)
+
+
+def test_sets_of_the_appendix_come_from_their_seed():
+    assert RECIPES["tsp20"] == Recipe("TSP", 10_000, 20, 1234)
+    assert RECIPES["tsp50"] == Recipe("TSP", 10_000, 50, 1234)
+
+
+def test_known_references_need_no_solver(tmp_path, monkeypatch):
+    monkeypatch.setattr(make, "references", None)
+    monkeypatch.setitem(RECIPES, "tsp9", Recipe("TSP", 6, 9, 1234))
+    np.savez(tmp_path / "tsp9-costs.npz", ref_cost=np.arange(6.0), ref_source="somebody")
+    with np.load(make_set("tsp9", tmp_path / "sets", "fast-tsp", limit=4, costs=tmp_path)) as archive:
+        assert archive["ref_cost"].tolist() == [0, 1, 2, 3]
+        drawn = np.random.RandomState(1234).uniform(size=(6, 9, 2))[:4]
+        np.testing.assert_array_equal(archive["coords"], drawn)
+    np.savez(tmp_path / "tsp9-costs.npz", ref_cost=np.arange(3.0))
+    with pytest.raises(LehdError, match="ref_cost"):
+        make_set("tsp9", tmp_path / "other", costs=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tsp20", "tsp50"])
+def test_the_stored_references_are_those_of_the_seed(name, request, tmp_path):
+    """No tour is shorter than its minimum spanning tree, and a good one not much longer than its nodes suggest."""
+    costs = request.config.rootpath / "labels"
+    if not (costs / f"{name}-costs.npz").exists():
+        pytest.skip("no stored references")
+    with np.load(make_set(name, tmp_path, costs=costs)) as archive:
+        coords, found = archive["coords"], archive["ref_cost"]
+    for row in range(0, 10_000, 500):
+        assert spanning_tree(coords[row]) < found[row] < 1.5 * spanning_tree(coords[row])
+
+
+def spanning_tree(points):
+    apart = np.linalg.norm(points[:, None] - points, axis=2)
+    nearest, total, left = apart[0].copy(), 0.0, set(range(1, len(points)))
+    while left:
+        node = min(left, key=lambda each: nearest[each])
+        total += nearest[node]
+        left.remove(node)
+        nearest = np.minimum(nearest, apart[node])
+    return total

@@ -6,13 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lehd.bench.make import Recipe
 from lehd.errors import LehdError
 from lehd.labels.pool import label, merge
-from lehd.training import test_sets
 from lehd.training.compare import Compare, make_comparison
 from lehd.training.config import read_table
-from lehd.training.test_sets import make_test_set
 from lehd.work.local import Pool
 from tests.cli.command import lehd_command
 from tests.labels.test_pool import Alone
@@ -109,56 +106,6 @@ def test_the_quality_of_labels_is_told(place):
     run = comparison(place, 'test.labels="a.npz"', 'test.labels_reference="b.npz"')
     run.run()
     assert run.table().splitlines()[-1].startswith("labels: a.npz 0.000 % above b.npz")
-
-
-def test_test_sets_come_from_their_seeds(tmp_path, monkeypatch):
-    pytest.importorskip("fast_tsp")
-    assert test_sets.SETS["tsp20"] == Recipe("TSP", 10_000, 20, 1234)
-    monkeypatch.setitem(test_sets.SETS, "tsp9", replace(test_sets.SETS["tsp20"], count=6, nodes=9))
-    path = make_test_set("tsp9", tmp_path, limit=4, processes=1)
-    with np.load(path) as archive:
-        coords, cost = archive["coords"], archive["ref_cost"]
-    np.testing.assert_array_equal(coords, np.random.RandomState(1234).uniform(size=(6, 9, 2))[:4])
-    assert (cost > 1).all()
-    before = path.read_bytes()
-    assert make_test_set("tsp9", tmp_path).read_bytes() == before
-    with pytest.raises(LehdError, match="no seed"):
-        make_test_set("tsp7", tmp_path)
-
-
-def test_known_references_need_no_solver(tmp_path, monkeypatch):
-    monkeypatch.setattr(test_sets, "references", None)
-    monkeypatch.setitem(test_sets.SETS, "tsp9", replace(test_sets.SETS["tsp20"], count=6, nodes=9))
-    np.savez(tmp_path / "tsp9-costs.npz", ref_cost=np.arange(6.0), ref_source="somebody")
-    with np.load(make_test_set("tsp9", tmp_path / "sets", limit=4, costs=tmp_path)) as archive:
-        assert archive["ref_cost"].tolist() == [0, 1, 2, 3]
-        assert archive["coords"].shape == (4, 9, 2)
-    np.savez(tmp_path / "tsp9-costs.npz", ref_cost=np.arange(3.0))
-    with pytest.raises(LehdError, match="ref_cost"):
-        make_test_set("tsp9", tmp_path / "other", costs=tmp_path)
-
-
-@pytest.mark.parametrize("name", ["tsp20", "tsp50"])
-def test_the_stored_references_are_those_of_the_seed(name, request, tmp_path):
-    """No tour is shorter than its minimum spanning tree, and a good one not much longer than its nodes suggest."""
-    costs = request.config.rootpath / "labels"
-    if not (costs / f"{name}-costs.npz").exists():
-        pytest.skip("no stored references")
-    with np.load(make_test_set(name, tmp_path, costs=costs)) as archive:
-        coords, found = archive["coords"], archive["ref_cost"]
-    for row in range(0, 10_000, 500):
-        assert spanning_tree(coords[row]) < found[row] < 1.5 * spanning_tree(coords[row])
-
-
-def spanning_tree(points):
-    apart = np.linalg.norm(points[:, None] - points, axis=2)
-    nearest, total, left = apart[0].copy(), 0.0, set(range(1, len(points)))
-    while left:
-        node = min(left, key=lambda each: nearest[each])
-        total += nearest[node]
-        left.remove(node)
-        nearest = np.minimum(nearest, apart[node])
-    return total
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
     python -m lehd.bench.make FOLDER --sets tsp100_s2023 cvrp200 --solver hgs --seconds 10 --limit 128
 
 The instances come out bit for bit as published. References are another matter: they are what the solver finds in its
-time, and the file says so. Without --solver a file has no references, and gaps cannot be measured with it.
+time, and the file says so. Those that were found before, such as those in the repository's folder labels
+(NAME-costs.npz), need no solver: --costs names their folder. Without any, gaps cannot be measured with the file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lehd.data.dataset import write_arrays
+from lehd.data.dataset import read_arrays, write_arrays
 from lehd.errors import LehdError
 from lehd.labels.solvers import Task, make_solver, patience
 from lehd.work.local import Pool
@@ -52,6 +53,8 @@ class Recipe:
 
 
 RECIPES = {
+    "tsp20": Recipe("TSP", 10_000, 20, 1234),
+    "tsp50": Recipe("TSP", 10_000, 50, 1234),
     "tsp100_s2023": Recipe("TSP", 1000, 100, 2023),
     "cvrp100_paper": Recipe("CVRP", 10_000, 100, 1234, 50),
     "cvrp200": Recipe("CVRP", 128, 200, 12345, 80),
@@ -69,8 +72,10 @@ def make_set(
     processes: int | None = None,
     binary: Path | None = None,
     watch: Callable[[int, int], None] = lambda done, total: None,
+    costs: Path | None = None,
 ) -> Path:
-    """Write FOLDER/NAME.npz; with a solver, references for the first `limit` instances, and those alone."""
+    """Write FOLDER/NAME.npz with the first `limit` instances; with references from the folder `costs` where they are
+    known, else by the solver."""
     if name not in RECIPES:
         raise LehdError(f"no seed is known of {name}; sets that can be drawn: {', '.join(RECIPES)}")
     path = folder / f"{name}.npz"
@@ -78,10 +83,20 @@ def make_set(
         raise LehdError(f"{path}: exists already; move it away first")
     recipe = RECIPES[name]
     arrays = {key: array[:limit] for key, array in recipe.draw().items()}
-    if solver is not None:
+    known = None if costs is None else costs / f"{name}-costs.npz"
+    if known is not None and known.exists():
+        arrays |= _known(known, limit, len(arrays["coords"]))
+    elif solver is not None:
         arrays |= references(recipe.problem, arrays, solver, seconds, processes, binary, watch)
     write_arrays(path, arrays)
     return path
+
+
+def _known(path: Path, limit: int | None, total: int) -> Arrays:
+    found = {key: array[:limit] if array.ndim else array for key, array in read_arrays(path).items()}
+    if len(found.get("ref_cost", ())) != total:
+        raise LehdError(f"{path}: expected an array ref_cost with a number for each instance")
+    return found
 
 
 def references(
@@ -122,15 +137,14 @@ def main() -> None:
     parser.add_argument("--solver", help="for the references: fast-tsp, hgs, ortools, lkh or concorde")
     parser.add_argument("--seconds", type=float, help="for each instance; by default the solver's own")
     parser.add_argument("--binary", type=Path, help="the program of lkh or concorde")
+    parser.add_argument("--costs", type=Path, help="folder of references that were found before, NAME-costs.npz")
     parser.add_argument("--processes", type=int, help="all cores by default")
     parser.add_argument("--limit", type=int, help="only the first so many instances")
     given = parser.parse_args()
     try:
         for name in given.sets:
-            path = make_set(
-                name, given.folder, given.solver, given.seconds, given.limit, given.processes, given.binary, _print
-            )
-            print(path, flush=True)
+            work = (given.solver, given.seconds, given.limit, given.processes, given.binary)
+            print(make_set(name, given.folder, *work, watch=_print, costs=given.costs), flush=True)
     except LehdError as error:
         sys.exit(f"lehd: {error}")
 

@@ -20,7 +20,7 @@ from lehd.bench.summary import Summary, summarise
 from lehd.io import read
 from lehd.io.solution import read_solution
 from lehd.io.write import replacing
-from lehd.plot import FRAME, GREY, HUES, INK, _draw_routes, _draw_tour
+from lehd.plot import FRAME, GREY, HUES, INK, draw_routes, draw_tour
 from lehd.types import Result
 from lehd.words import brief, gap
 
@@ -128,7 +128,7 @@ def tours(name: str, data: Path, solutions: Path) -> Figure | None:
         instance = read(case.path)
         solution = read_solution(path, instance)
         cost = problems.of(instance).cost(instance, solution)[0].item()
-        draw = _draw_tour if instance.demands is None else _draw_routes
+        draw = draw_tour if instance.demands is None else draw_routes
         draw(axes, Result(instance, solution, cost, (), 0.0, 0, 0, ""))
         axes.set(xticks=[], yticks=[], xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), aspect="equal")
         axes.spines[:].set_color(FRAME)

@@ -61,6 +61,9 @@ def sets(
     seconds: Annotated[
         float | None, typer.Option(metavar="S", show_default="the solver's own", help="For each reference.")
     ] = None,
+    costs: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="References that were found before, NAME-costs.npz.")
+    ] = None,
     processes: Annotated[int | None, typer.Option(metavar="K", min=1, show_default="all cores")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the first so many instances.")] = None,
 ) -> None:
@@ -84,7 +87,7 @@ def sets(
                         state = f"{done} of {total} references"
                         bar.bars.update(bar.task, completed=done, total=total, state=state, refresh=True)
 
-                path = make_set(name, folder, solver, seconds, limit, processes, binary, show)
+                path = make_set(name, folder, solver, seconds, limit, processes, binary, show, costs)
             typer.echo(str(path))
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lehd.bench.make import make_set
 from lehd.bench.sets import Options, SetRun, TestSet
 from lehd.bench.store import Store
 from lehd.bench.summary import Summary, summarise
@@ -33,7 +34,6 @@ from lehd.training.config import TrainConfig, check_kinds, make_config, read_tab
 from lehd.training.loop import WEIGHTS, run_training
 from lehd.training.self_improve import gap_to_reference
 from lehd.training.table import lay_out
-from lehd.training.test_sets import make_test_set
 from lehd.training.trainer import PrintLines, Watch
 
 RESULTS, RUNS = "results.jsonl", "runs.json"
@@ -41,7 +41,7 @@ RESULTS, RUNS = "results.jsonl", "runs.json"
 
 @dataclass(frozen=True)
 class Test:
-    sets: tuple[str, ...] = ()  # NAME.npz in the folder of sets; tsp20 and tsp50 are made where they are missing
+    sets: tuple[str, ...] = ()  # NAME.npz in the folder of sets; made where missing, if the seed is known
     rrc: tuple[int, ...] = ()  # iterations at which to look, beside greedy construction
     limit: int | None = None  # only the first so many instances of a set
     reference: str | None = None  # the array of costs to measure against, where a set has several
@@ -137,7 +137,10 @@ class Compare:
 
     def _load(self, name: str) -> TestSet:
         test = self.comparison.test
-        path = make_test_set(name, self.sets, watch=_say_each(self.tell, name), costs=self.data)
+        path = self.sets / f"{name}.npz"
+        if not path.exists():
+            solver, seconds = ("hgs", 3.0) if name.startswith("cvrp") else ("fast-tsp", 0.03)
+            make_set(name, self.sets, solver, seconds, watch=_say_each(self.tell, name), costs=self.data)
         found = load_set(path, test.limit)
         if test.reference is None:
             return found

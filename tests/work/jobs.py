@@ -9,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from lehd.work.run import run_units
+from lehd.work.units import Unit
+
 
 @dataclass(frozen=True)
 class Troubled:
@@ -61,3 +64,23 @@ def machine_of(content):
 
     time.sleep(0.05)
     return ray.get_runtime_context().get_node_id()
+
+
+def numbered(count):
+    return [Unit(f"unit-{number}", number) for number in range(count)]
+
+
+def read_for_ten(engine):
+    """How many of a thousand units have been read when ten are done."""
+    read = []
+
+    def units():
+        for unit in numbered(1000):
+            read.append(unit)
+            yield unit
+
+    running = run_units(units(), Troubled({}), engine)
+    for _ in range(10):
+        next(running)
+    running.close()
+    return len(read)

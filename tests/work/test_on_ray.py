@@ -31,7 +31,7 @@ from lehd.work.run import ATTEMPTS, run_units
 from lehd.work.units import Failure, Needs, Unit
 from tests.builders import tiny_model
 from tests.work.cluster import MEMORY, small_cluster
-from tests.work.jobs import Troubled, machine_of, slow, where
+from tests.work.jobs import Troubled, machine_of, numbered, read_for_ten, slow, where
 
 ray = pytest.importorskip("ray")
 
@@ -46,10 +46,6 @@ def cluster():
 @pytest.fixture
 def engine(cluster):
     return Ray(cluster.address)
-
-
-def numbered(count):
-    return [Unit(f"unit-{number}", number) for number in range(count)]
 
 
 def test_every_unit_is_answered_whatever_becomes_of_the_others(engine, tmp_path):
@@ -74,18 +70,7 @@ def test_a_unit_that_hangs_is_ended(engine, tmp_path):
 
 
 def test_units_are_read_as_they_are_needed(engine):
-    read = []
-
-    def units():
-        for unit in numbered(1000):
-            read.append(unit)
-            yield unit
-
-    running = run_units(units(), Troubled({}), engine)
-    for _ in range(10):
-        next(running)
-    assert len(read) <= 10 + 2 * WAITING * 3  # what was done since the last look, and what is given now
-    running.close()
+    assert read_for_ten(engine) <= 10 + 2 * WAITING * 3  # what was done since the last look, and what is given now
 
 
 def test_all_machines_work_and_each_has_its_share_of_cores(engine):

@@ -11,11 +11,7 @@ from lehd.work.ledger import Folder
 from lehd.work.local import Pool
 from lehd.work.run import ATTEMPTS, run_units
 from lehd.work.units import Failure, Unit
-from tests.work.jobs import Troubled, draw
-
-
-def numbered(count):
-    return [Unit(f"unit-{number}", number) for number in range(count)]
+from tests.work.jobs import Troubled, draw, numbered, read_for_ten
 
 
 @pytest.fixture(params=["here", "pool"])
@@ -81,18 +77,7 @@ class Each:
 
 
 def test_units_are_read_as_they_are_needed(engine):
-    read = []
-
-    def units():
-        for unit in numbered(1000):
-            read.append(unit)
-            yield unit
-
-    running = run_units(units(), Troubled({}), engine)
-    for _ in range(10):
-        next(running)
-    assert len(read) <= 10 + 4
-    running.close()
+    assert read_for_ten(engine) <= 10 + 4
 
 
 def test_nothing_to_do_starts_nothing():

@@ -25,7 +25,6 @@ from lehd.io.arrays import coordinate_instances
 
 BENCH = "uniform"
 REFERENCES = ("opt_cost", "lkh_cost", "ref_cost")  # the first that a set has
-BUDGETS = (50, 100, 300, 500, 1000)  # the paper's
 
 
 def load_set(path: Path, limit: int | None = None) -> TestSet:

@@ -78,13 +78,13 @@ def test_copies_of_the_weights_are_made_once_and_forgotten_afterwards():
     (layer,) = stack()[:1]
     with in_half(True):
         with inference(CPU):
-            first = half_copies(layer)
+            (first,) = half_copies([layer])
         with inference(CPU):
-            assert half_copies(layer) is first
+            assert half_copies([layer])[0] is first
     layer.qkv.weight.data.zero_()
     with in_half(True), inference(CPU):
-        assert not half_copies(layer)[0].any()
-        assert half_copies(layer)[0].dtype == HALF
+        assert not half_copies([layer])[0][0].any()
+        assert half_copies([layer])[0][0].dtype == HALF
 
 
 @pytest.mark.parametrize("make", [tsp, cvrp])

@@ -6,22 +6,22 @@ import torch
 from lehd.errors import LehdError
 from lehd.problems import PROBLEMS
 from lehd.training.config import TrainConfig
-from lehd.training.optimizer import LIKE_ADAMW, Muon, make_optimizers, orthogonal
+from lehd.training.optimizer import LIKE_ADAMW, Muon, make_optimizers, orthogonal_all
 from tests.builders import tiny_model
 
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("shape", [(3, 16, 16), (2, 16, 40), (2, 40, 16)])
-def test_orthogonal_keeps_directions_and_evens_out_their_sizes(shape):
+def test_orthogonal_keeps_directions_and_evens_out_their_sizes():
     torch.manual_seed(0)
-    matrices = torch.randn(shape)
-    u, _, v = torch.linalg.svd(matrices, full_matrices=False)
-    found = orthogonal(matrices)
-    sizes = torch.linalg.svdvals(found)
-    assert sizes.min() > 0.3  # the iteration is a rough one, and the smallest were a hundredth of the largest
-    assert sizes.max() < 1.3
-    assert torch.nn.functional.cosine_similarity(found.flatten(1), (u @ v).flatten(1)).min() > 0.95
+    stacks = [torch.randn(shape) for shape in [(3, 16, 16), (2, 16, 40), (1, 40, 16), (2, 16, 16)]]
+    for matrices, found in zip(stacks, orthogonal_all(stacks), strict=True):
+        assert found.shape == matrices.shape
+        u, _, v = torch.linalg.svd(matrices, full_matrices=False)
+        sizes = torch.linalg.svdvals(found)
+        assert sizes.min() > 0.3  # the iteration is a rough one, and the smallest were a hundredth of the largest
+        assert sizes.max() < 1.3
+        assert torch.nn.functional.cosine_similarity(found.flatten(1), (u @ v).flatten(1)).min() > 0.95
 
 
 def test_every_parameter_has_one_optimizer_and_matrices_of_layers_have_muon():

@@ -101,3 +101,13 @@ def test_a_mixture_draws_every_label_and_each_file_by_its_share():
     assert counts[:5].sum() / 8000 == pytest.approx(0.75, abs=0.03)
     assert (counts[:5] > 1000).all()
     assert (counts[5:] > 40).all()
+
+
+def test_larger_problems_have_no_more_shapes():
+    rng = random.Random(0)
+    for nodes in (150, 200, 1000):
+        shapes = [sample_shape(PROBLEMS["CVRP"], nodes, 100_000, 6, rng) for _ in range(20_000)]
+        assert len(set(shapes)) <= LENGTHS * 100
+        assert max(shape.available for shape in shapes) == nodes
+        assert min(shape.available for shape in shapes) <= -(-nodes // 100)
+        assert all(shape.available <= shape.length <= nodes for shape in shapes)

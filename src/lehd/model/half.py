@@ -38,8 +38,7 @@ def run_half(layers: Sequence[AttentionLayer], x: Tensor) -> Tensor:
         y = torch.zeros(padded, dim)
         y[:tokens] = x.reshape(tokens, dim)
         mixed = torch.zeros(padded, dim, dtype=HALF)
-        for layer in layers:
-            qkv, out, ff_in, ff_out = half_copies(layer)
+        for layer, (qkv, out, ff_in, ff_out) in zip(layers, half_copies(layers), strict=True):
             projected = torch.cat([functional.linear(block.to(HALF), qkv) for block in torch.split(y, BLOCK)])
             attended = attend(projected[:tokens].view(rows, length, 3 * dim).float(), layer.heads, layer.sharpen)
             mixed[:tokens] = attended.view(tokens, dim)

@@ -4,8 +4,9 @@ Legend: T tokens (all nodes of all rows, one after the other), D features, E of 
 Operands of matrix products have the dtype of the weights (bfloat16), sums and the residual stream are float32.
 
 A layer is three kernels forward (projection to q, k, v by the matrix library; attention; everything after it) and three
-backward, each keeping its intermediate results on the chip. Matrix products that add up over all tokens, the gradients
-of weights, are left to the matrix library.
+backward, each keeping its intermediate results on the chip. Attention has two of each: for rows that fit into one
+program, and for longer ones. Matrix products that add up over all tokens, the gradients of weights, are left to the
+matrix library.
 """
 
 from __future__ import annotations
@@ -18,84 +19,198 @@ NEVER = tl.constexpr(-1e30)  # a score that softmax turns into 0; in rows withou
 
 
 @triton.jit
-def _pack(tokens, length, inverse, heads, BLOCK: tl.constexpr):
-    """Which head and which tokens a program works on: as many whole rows of `length` nodes as fit into a block.
+def _pack(program, tokens, length, inverse, BLOCK: tl.constexpr):
+    """Which tokens a program works on: as many whole rows of `length` nodes as fit into a block.
 
-    Returns the head, the first token, the places of the tokens after it, which of them are there, and their rows'
-    numbers; places without a token belong to row -1. Heads of the same tokens are neighbours: they lie in the same
-    lines of memory. Numbers of many places are kept short: 64-bit ones would take longer than the softmax.
+    Returns the first token, the places of the tokens after it, which of them are there, and which pairs of them belong
+    to the same row. Numbers of many places are kept short: 64-bit ones would take longer than the softmax.
     """
-    program = tl.program_id(0)
     size = BLOCK // length * length
-    first = (program // heads).to(tl.int64) * size
+    first = program.to(tl.int64) * size
     place = tl.arange(0, BLOCK)
     there = place < tl.minimum(size, tokens - first).to(tl.int32)
     row = ((place + 0.5) * inverse).to(tl.int32)  # place // length, which takes the GPU ten times as long
-    return program % heads, first, place, there, tl.where(there, row, -1)
-
-
-@triton.jit
-def _scores(q, k, row):
-    """Products of queries and keys; those of different rows, which share a block, do not count."""
-    return tl.where(row[:, None] == row[None, :], tl.dot(q, tl.trans(k)), NEVER)
+    row = tl.where(there, row, -1)
+    return first, place, there[:, None], row[:, None] == row[None, :]
 
 
 @triton.jit(do_not_specialize=["tokens", "length"])
 def attention(
     qkv, out, norm, tokens, length, inverse, scale,
-    heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, KEEP: tl.constexpr,
+    heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """out (T, D) from qkv (T, 3 D); a program does one head of one block of tokens.
+    """out (T, D) from qkv (T, 3 D); a program does GROUP heads of one block of tokens.
 
     With KEEP it also writes norm (T, heads), the logarithm (of base 2) of what softmax divides by.
     """
     E: tl.constexpr = D // heads
-    head, first, token, there, row = _pack(tokens, length, inverse, heads, BLOCK)
-    feature = head * E + tl.arange(0, E)
-    place = qkv + first * (3 * D) + token[:, None] * (3 * D) + feature[None, :]
-    q = tl.load(place, mask=there[:, None], other=0.0)
-    k = tl.load(place + D, mask=there[:, None], other=0.0)
-    v = tl.load(place + 2 * D, mask=there[:, None], other=0.0)
-    scores = _scores(q, k, row)
-    largest = tl.max(scores, 1) * (scale * LOG2_E)
-    weights = tl.exp2(scores * (scale * LOG2_E) - largest[:, None])
-    total = tl.sum(weights, 1)
-    mixed = tl.dot(weights.to(v.dtype), v) * (1.0 / total)[:, None]
-    tl.store(out + first * D + token[:, None] * D + feature[None, :], mixed.to(v.dtype), mask=there[:, None])
-    if KEEP:
-        tl.store(norm + first * heads + token * heads + head, largest + tl.log2(total), mask=there)
+    program = tl.program_id(0)
+    first, token, there, same_row = _pack(program // (heads // GROUP), tokens, length, inverse, BLOCK)
+    qkv += first * (3 * D)
+    out += first * D
+    norm += first * heads
+    first_head = program % (heads // GROUP) * GROUP
+    for number in range(GROUP):  # while one is worked on, the next is fetched
+        head = first_head + number
+        feature = head * E + tl.arange(0, E)
+        place = token[:, None] * (3 * D) + feature[None, :]
+        q = tl.load(qkv + place, mask=there, other=0.0)
+        k = tl.load(qkv + place + D, mask=there, other=0.0)
+        v = tl.load(qkv + place + 2 * D, mask=there, other=0.0)
+        scores = tl.where(same_row, tl.dot(q, tl.trans(k)), NEVER)
+        largest = tl.max(scores, 1) * (scale * LOG2_E)
+        weights = tl.exp2(scores * (scale * LOG2_E) - largest[:, None])
+        total = tl.sum(weights, 1)
+        mixed = tl.dot(weights.to(v.dtype), v) * (1.0 / total)[:, None]
+        tl.store(out + token[:, None] * D + feature[None, :], mixed.to(v.dtype), mask=there)
+        if KEEP:
+            logarithm = largest + tl.log2(total)
+            tl.store(norm + token[:, None] * heads + head, logarithm[:, None], mask=there)
 
 
 @triton.jit(do_not_specialize=["tokens", "length"])
 def attention_backward(
     qkv, norm, d_out, d_qkv, tokens, length, inverse, scale,
-    heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+    heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     E: tl.constexpr = D // heads
-    head, first, token, there, row = _pack(tokens, length, inverse, heads, BLOCK)
-    feature = head * E + tl.arange(0, E)
+    program = tl.program_id(0)
+    first, token, there, same_row = _pack(program // (heads // GROUP), tokens, length, inverse, BLOCK)
     qkv += first * (3 * D)
     d_qkv += first * (3 * D)
+    d_out += first * D
+    norm += first * heads
+    first_head = program % (heads // GROUP) * GROUP
+    for number in range(GROUP):
+        head = first_head + number
+        feature = head * E + tl.arange(0, E)
+        place = token[:, None] * (3 * D) + feature[None, :]
+        q = tl.load(qkv + place, mask=there, other=0.0)
+        k = tl.load(qkv + place + D, mask=there, other=0.0)
+        v = tl.load(qkv + place + 2 * D, mask=there, other=0.0)
+        g = tl.load(d_out + token[:, None] * D + feature[None, :], mask=there, other=0.0)
+        normalize = tl.load(norm + token[:, None] * heads + head, mask=there, other=0.0)
+        scores = tl.where(same_row, tl.dot(q, tl.trans(k)), NEVER)
+        p = tl.exp2(scores * (scale * LOG2_E) - normalize)
+        d_v = tl.dot(tl.trans(p.to(v.dtype)), g)
+        tl.store(d_qkv + place + 2 * D, d_v.to(v.dtype), mask=there)
+        d_p = tl.dot(g, tl.trans(v))
+        d_s = (p * (d_p - tl.sum(p * d_p, 1)[:, None])).to(v.dtype)
+        d_q = tl.dot(d_s, k) * scale
+        tl.store(d_qkv + place, d_q.to(v.dtype), mask=there)
+        d_k = tl.dot(tl.trans(d_s), q) * scale
+        tl.store(d_qkv + place + D, d_k.to(v.dtype), mask=there)
+
+
+@triton.jit
+def _place(length, blocks, heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr):
+    """What a program works on that does one head of one of the `blocks` of a long row.
+
+    Returns the first token of the row, the head, its features, the places of the tokens in the row, which are there.
+    """
+    program = tl.program_id(0)
+    head = program % heads
+    token = program // heads % blocks * BLOCK + tl.arange(0, BLOCK)
+    row = (program // heads // blocks).to(tl.int64) * length
+    return row, head, head * (D // heads) + tl.arange(0, D // heads), token, token[:, None] < length
+
+
+@triton.jit(do_not_specialize=["length", "blocks"])
+def long_attention(
+    qkv, out, norm, length, blocks, scale,
+    heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr, KEEP: tl.constexpr,
+):  # fmt: skip
+    """What `attention` does, for rows of any length: a block of tokens looks at STEP tokens at a time."""
+    row, head, feature, token, there = _place(length, blocks, heads, D, BLOCK)
+    qkv += row * (3 * D)
+    scale *= LOG2_E
+    q = tl.load(qkv + token[:, None] * (3 * D) + feature[None, :], mask=there, other=0.0)
+    largest = tl.full((BLOCK,), NEVER, tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    mixed = tl.zeros((BLOCK, D // heads), tl.float32)
+    for start in range(0, length, STEP):
+        other = start + tl.arange(0, STEP)
+        place = other[:, None] * (3 * D) + feature[None, :]
+        k = tl.load(qkv + place + D, mask=other[:, None] < length, other=0.0)
+        v = tl.load(qkv + place + 2 * D, mask=other[:, None] < length, other=0.0)
+        scores = tl.where(other[None, :] < length, tl.dot(q, tl.trans(k)) * scale, NEVER)
+        larger = tl.maximum(largest, tl.max(scores, 1))
+        weights = tl.exp2(scores - larger[:, None])
+        less = tl.exp2(largest - larger)
+        total = total * less + tl.sum(weights, 1)
+        mixed = tl.dot(weights.to(v.dtype), v, mixed * less[:, None])
+        largest = larger
+    mixed = mixed * (1.0 / total)[:, None]
+    tl.store(out + row * D + token[:, None] * D + feature[None, :], mixed.to(q.dtype), mask=there)
+    if KEEP:
+        logarithm = largest + tl.log2(total)
+        tl.store(norm + row * heads + token[:, None] * heads + head, logarithm[:, None], mask=there)
+
+
+@triton.jit(do_not_specialize=["length", "blocks"])
+def long_attention_backward(
+    qkv, norm, out, d_out, d_qkv, length, blocks, scale,
+    heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """A program finds the gradients of a block's keys and values, from all queries, then of its queries."""
+    E: tl.constexpr = D // heads
+    row, head, feature, token, there = _place(length, blocks, heads, D, BLOCK)
+    qkv += row * (3 * D)
+    d_qkv += row * (3 * D)
+    out += row * D
+    d_out += row * D
+    norm += row * heads + head
     place = token[:, None] * (3 * D) + feature[None, :]
-    q = tl.load(qkv + place, mask=there[:, None], other=0.0)
-    k = tl.load(qkv + place + D, mask=there[:, None], other=0.0)
-    v = tl.load(qkv + place + 2 * D, mask=there[:, None], other=0.0)
-    g = tl.load(d_out + first * D + token[:, None] * D + feature[None, :], mask=there[:, None], other=0.0)
-    normalize = tl.load(norm + first * heads + token * heads + head, mask=there, other=0.0)
-    p = tl.exp2(_scores(q, k, row) * (scale * LOG2_E) - normalize[:, None])
-    d_v = tl.dot(tl.trans(p.to(v.dtype)), g)
-    tl.store(d_qkv + place + 2 * D, d_v.to(v.dtype), mask=there[:, None])
-    d_p = tl.dot(g, tl.trans(v))
-    d_s = (p * (d_p - tl.sum(p * d_p, 1)[:, None])).to(v.dtype)
-    d_q = tl.dot(d_s, k) * scale
-    tl.store(d_qkv + place, d_q.to(v.dtype), mask=there[:, None])
-    d_k = tl.dot(tl.trans(d_s), q) * scale
-    tl.store(d_qkv + place + D, d_k.to(v.dtype), mask=there[:, None])
+    k = tl.load(qkv + place + D, mask=there, other=0.0)
+    v = tl.load(qkv + place + 2 * D, mask=there, other=0.0)
+    d_k = tl.zeros((BLOCK, E), tl.float32)
+    d_v = tl.zeros((BLOCK, E), tl.float32)
+    for start in range(0, length, STEP):
+        other = start + tl.arange(0, STEP)
+        real = other[:, None] < length
+        q = tl.load(qkv + other[:, None] * (3 * D) + feature[None, :], mask=real, other=0.0)
+        g = tl.load(d_out + other[:, None] * D + feature[None, :], mask=real, other=0.0)
+        o = tl.load(out + other[:, None] * D + feature[None, :], mask=real, other=0.0)
+        normalize = tl.load(norm + other * heads, mask=other < length, other=-NEVER)  # who is not there sees nothing
+        mean = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
+        p = tl.exp2(tl.dot(k, tl.trans(q)) * (scale * LOG2_E) - normalize[None, :])  # from keys to queries
+        d_v += tl.dot(p.to(v.dtype), g)
+        d_s = p * (tl.dot(v, tl.trans(g)) - mean[None, :])
+        d_k += tl.dot(d_s.to(v.dtype), q)
+    tl.store(d_qkv + place + D, (d_k * scale).to(k.dtype), mask=there)
+    tl.store(d_qkv + place + 2 * D, d_v.to(k.dtype), mask=there)
+
+    q = tl.load(qkv + place, mask=there, other=0.0)
+    g = tl.load(d_out + token[:, None] * D + feature[None, :], mask=there, other=0.0)
+    o = tl.load(out + token[:, None] * D + feature[None, :], mask=there, other=0.0)
+    normalize = tl.load(norm + token[:, None] * heads, mask=there, other=0.0)
+    mean = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
+    d_q = tl.zeros((BLOCK, E), tl.float32)
+    for start in range(0, length, STEP):
+        other = start + tl.arange(0, STEP)
+        real = other[:, None] < length
+        k = tl.load(qkv + other[:, None] * (3 * D) + feature[None, :] + D, mask=real, other=0.0)
+        v = tl.load(qkv + other[:, None] * (3 * D) + feature[None, :] + 2 * D, mask=real, other=0.0)
+        p = tl.exp2(tl.dot(q, tl.trans(k)) * (scale * LOG2_E) - normalize)
+        d_s = p * (tl.dot(g, tl.trans(v)) - mean[:, None])  # keys that are not there are 0
+        d_q += tl.dot(d_s.to(k.dtype), k)
+    tl.store(d_qkv + place, (d_q * scale).to(q.dtype), mask=there)
 
 
 @triton.jit
 def _tile(pointer, rows, columns, stride: tl.constexpr):
-    return pointer + rows[:, None] * stride + columns[None, :]
+    return pointer + (rows[:, None] * stride + columns[None, :])
+
+
+@triton.jit
+def _block(tokens, BLOCK: tl.constexpr):
+    """The first token of a program, the places of all of its tokens after it, and which of them are there.
+
+    Places have 32 bits and are added to addresses last: registers are what the kernels below run out of.
+    """
+    first = tl.program_id(0).to(tl.int64) * BLOCK
+    place = tl.arange(0, BLOCK)
+    return first, place, (place < (tokens - first).to(tl.int32))[:, None]
 
 
 @triton.jit(do_not_specialize=["tokens"])
@@ -107,25 +222,25 @@ def after_attention(
 
     Also writes y in half precision, which the next layer reads, and with KEEP x1, which the gradient needs.
     """
-    token = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = (token < tokens)[:, None]
+    first, token, there = _block(tokens, BLOCK)
     feature = tl.arange(0, D)
-    m = tl.load(_tile(mixed, token, feature, D), mask=there, other=0.0)
+    at, here = first * D, token[:, None] * D + feature[None, :]
+    m = tl.load(mixed + at + here, mask=there, other=0.0)
     w = tl.load(_tile(w_out, feature, feature, D))
-    total = tl.load(_tile(x, token, feature, D), mask=there, other=0.0)
-    total += tl.dot(m, tl.trans(w)) + tl.load(b_out + feature)[None, :]
+    total = tl.load(x + at + here, mask=there, other=0.0)
+    total = tl.dot(m, tl.trans(w), total + tl.load(b_out + feature)[None, :])
     x1 = total.to(m.dtype)
     if KEEP:
-        tl.store(_tile(x1_half, token, feature, D), x1, mask=there)
+        tl.store(x1_half + at + here, x1, mask=there)
     total += tl.load(b_ff + feature)[None, :]
-    for first in range(0, F, STEP):
-        hidden = first + tl.arange(0, STEP)
+    for start in tl.range(0, F, STEP, num_stages=2):
+        hidden = start + tl.arange(0, STEP)
         w1 = tl.load(_tile(w_in, hidden, feature, D))
         h = tl.dot(x1, tl.trans(w1)) + tl.load(b_in + hidden)[None, :]
         w2 = tl.load(_tile(w_ff, feature, hidden, F))
         total = tl.dot(tl.maximum(h, 0.0).to(m.dtype), tl.trans(w2), total)
-    tl.store(_tile(y, token, feature, D), total, mask=there)
-    tl.store(_tile(y_half, token, feature, D), total.to(m.dtype), mask=there)
+    tl.store(y + at + here, total, mask=there)
+    tl.store(y_half + at + here, total.to(m.dtype), mask=there)
 
 
 @triton.jit(do_not_specialize=["tokens"])
@@ -138,43 +253,46 @@ def after_attention_backward(
     For the gradients of the weights it also writes g, g1, the hidden features and their gradient in half precision; for
     those of the biases each program adds up its own tokens: sums (programs, 2 D + F) for b_ff, b_out, b_in.
     """
-    program = tl.program_id(0).to(tl.int64)
-    token = program * BLOCK + tl.arange(0, BLOCK)
-    there = (token < tokens)[:, None]
+    first, token, there = _block(tokens, BLOCK)
     feature = tl.arange(0, D)
-    sums += program * (2 * D + F)
-    x1 = tl.load(_tile(x1_half, token, feature, D), mask=there, other=0.0)
-    total = tl.load(_tile(g, token, feature, D), mask=there, other=0.0)
+    at, here = first * D, token[:, None] * D + feature[None, :]
+    h_half += first * F
+    d_h_half += first * F
+    sums += tl.program_id(0).to(tl.int64) * (2 * D + F)
+    x1 = tl.load(x1_half + at + here, mask=there, other=0.0)
+    total = tl.load(g + at + here, mask=there, other=0.0)
     tl.store(sums + feature, tl.sum(total, 0))
     gh = total.to(x1.dtype)
-    tl.store(_tile(g_half, token, feature, D), gh, mask=there)
-    for first in range(0, F, STEP):
-        hidden = first + tl.arange(0, STEP)
+    tl.store(g_half + at + here, gh, mask=there)
+    for start in tl.range(0, F, STEP, num_stages=2):
+        hidden = start + tl.arange(0, STEP)
         w1 = tl.load(_tile(w_in, hidden, feature, D))
         w2 = tl.load(_tile(w_ff, feature, hidden, F))
         h = tl.dot(x1, tl.trans(w1)) + tl.load(b_in + hidden)[None, :]
         d_h = tl.where(h > 0.0, tl.dot(gh, w2), 0.0)
+        out = token[:, None] * F + hidden[None, :]
+        tl.store(h_half + out, tl.maximum(h, 0.0).to(x1.dtype), mask=there)
         tl.store(sums + 2 * D + hidden, tl.sum(d_h, 0))
-        d_h = d_h.to(x1.dtype)
-        tl.store(_tile(h_half, token, hidden, F), tl.maximum(h, 0.0).to(x1.dtype), mask=there)
-        tl.store(_tile(d_h_half, token, hidden, F), d_h, mask=there)
-        total = tl.dot(d_h, w1, total)
-    tl.store(_tile(g1, token, feature, D), total, mask=there)
+        d_hh = d_h.to(x1.dtype)
+        tl.store(d_h_half + out, d_hh, mask=there)
+        total = tl.dot(d_hh, w1, total)
+    tl.store(g1 + at + here, total, mask=there)
     tl.store(sums + D + feature, tl.sum(total, 0))
     g1h = total.to(x1.dtype)
-    tl.store(_tile(g1_half, token, feature, D), g1h, mask=there)
+    tl.store(g1_half + at + here, g1h, mask=there)
     w = tl.load(_tile(w_out, feature, feature, D))
-    tl.store(_tile(d_mixed, token, feature, D), tl.dot(g1h, w).to(x1.dtype), mask=there)
+    tl.store(d_mixed + at + here, tl.dot(g1h, w).to(x1.dtype), mask=there)
 
 
 @triton.jit(do_not_specialize=["tokens"])
 def projection_backward(d_qkv, w_qkv, g1, g, tokens, D: tl.constexpr, BLOCK: tl.constexpr):
     """g (T, D), the gradient of the layer's input: g1 + d_qkv w_qkv; g1 and g may be the same memory."""
-    token = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = (token < tokens)[:, None]
+    first, token, there = _block(tokens, BLOCK)
     feature = tl.arange(0, D)
-    total = tl.load(_tile(g1, token, feature, D), mask=there, other=0.0)
-    for first in range(0, 3 * D, D):
-        part = tl.load(_tile(d_qkv, token, first + feature, 3 * D), mask=there, other=0.0)
-        total = tl.dot(part, tl.load(_tile(w_qkv, first + feature, feature, D)), total)
-    tl.store(_tile(g, token, feature, D), total, mask=there)
+    at, here = first * D, token[:, None] * D + feature[None, :]
+    d_qkv += first * (3 * D)
+    total = tl.load(g1 + at + here, mask=there, other=0.0)
+    for start in range(0, 3 * D, D):
+        part = tl.load(_tile(d_qkv, token, start + feature, 3 * D), mask=there, other=0.0)
+        total = tl.dot(part, tl.load(_tile(w_qkv, start + feature, feature, D)), total)
+    tl.store(g + at + here, total, mask=there)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from lehd.errors import LehdError
 from lehd.model.attention import AttentionLayer
+from lehd.model.ends import look_up, with_ends
 from lehd.model.fused import fusable, run_fused
 from lehd.model.half import halvable, run_half
 from lehd.model.precision import exactly
@@ -88,13 +89,13 @@ class LEHD(nn.Module):
         nodes = torch.cat([state.start[:, None], state.destination[:, None], state.available], 1)
         # One look-up in all instances' nodes: the gradient of indexing by two tensors is many times slower.
         places = state.instance[:, None] * embeddings.shape[1] + nodes
-        seen = embeddings.flatten(0, 1).index_select(0, places.flatten()).view(*nodes.shape, -1)  # (R, 2 + U, D)
+        ends, seen = look_up(embeddings.flatten(0, 1), places)
         with exactly(seen):
-            start = self.start(torch.cat([seen[:, 0], context], 1))
-            destination = self.destination(torch.cat([seen[:, 1], context], 1))
-        x = run(self.decoder, torch.cat([start[:, None], destination[:, None], seen[:, 2:]], 1))
+            start = self.start(torch.cat([ends[:, 0], context], 1))
+            destination = self.destination(torch.cat([ends[:, 1], context], 1))
+        x = run(self.decoder, with_ends(seen, start, destination))
         with exactly(x):
-            logits: Tensor = self.head(x[:, 2:])
+            logits: Tensor = self.head(x)[:, 2:]  # cut after, not before: cutting copies
         return logits
 
 

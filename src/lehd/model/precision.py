@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
@@ -71,11 +71,21 @@ def cpu_has_half() -> bool:
     return bool(capabilities.get("avx512_bf16", False))
 
 
-def half_copies(module: nn.Module) -> list[Tensor]:
-    """A module's matrices, not its biases, in half precision."""
+def half_copies(modules: Sequence[nn.Module]) -> list[list[Tensor]]:
+    """The matrices of each module, not the biases, in half precision."""
     kept = _kept.get()
     if kept is None:
-        return [w.detach().to(HALF) for w in module.parameters() if w.ndim == 2]
-    if id(module) not in kept:
-        kept[id(module)] = [w.detach().to(HALF) for w in module.parameters() if w.ndim == 2]
-    return kept[id(module)]
+        return _in_half(modules)
+    new = [module for module in modules if id(module) not in kept]
+    kept.update(zip(map(id, new), _in_half(new), strict=True))
+    return [kept[id(module)] for module in modules]
+
+
+def _in_half(modules: Sequence[nn.Module]) -> list[list[Tensor]]:
+    """All of them in one go: one by one would take a GPU many times as long."""
+    matrices = [[w.detach() for w in module.parameters() if w.ndim == 2] for module in modules]
+    if not any(matrices):
+        return matrices
+    row = torch.cat([w.flatten() for each in matrices for w in each]).to(HALF)
+    parts = iter(torch.split_with_sizes(row, [w.numel() for each in matrices for w in each]))
+    return [[next(parts).view_as(w) for w in each] for each in matrices]

@@ -60,36 +60,53 @@ class Muon(torch.optim.Optimizer):
             by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
             for matrix in group["params"]:
                 by_shape[matrix.shape].append(matrix)
-            for matrices in by_shape.values():
-                self._move(matrices, group["lr"], group["weight_decay"], skip)
+            stacks = list(by_shape.values())
+            updates = orthogonal_all([self._direction(matrices, skip) for matrices in stacks])
+            for matrices, update in zip(stacks, updates, strict=True):
+                _move(matrices, update, group["lr"], group["weight_decay"], skip)
 
-    def _move(self, matrices: list[Tensor], rate: Tensor, decay: float, skip: Tensor | None) -> None:
-        """One step of matrices (K, r, c) of equal shape."""
+    def _direction(self, matrices: list[Tensor], skip: Tensor | None) -> Tensor:
+        """Where to move matrices of equal shape, q, k and v apart (K, r, c); their momentum goes on."""
         kept = [self.state[matrix]["momentum"] for matrix in matrices]
         gradient = torch.stack([matrix.grad for matrix in matrices if matrix.grad is not None])
         before = torch.stack(kept)
         after = before.lerp(gradient, 1 - MOMENTUM)
+        kept_on = after if skip is None else torch.where(skip > 0, before, after)
+        torch._foreach_copy_(kept, list(kept_on.unbind()))
+        rows, columns = gradient.shape[1:]
         direction = gradient.lerp(after, MOMENTUM)  # Nesterov's
-        rows, columns = direction.shape[1:]
-        pieces = 3 if rows == 3 * columns else 1  # q, k and v each on their own
-        update = orthogonal(direction.view(-1, rows // pieces, columns)).view(direction.shape)
-        update = update * (LIKE_ADAMW * math.sqrt(max(rows // pieces, columns)))
-        old = torch.stack(matrices)
-        new = old * (1 - rate * decay) - rate * update
-        if skip is not None:
-            new, after = torch.where(skip > 0, old, new), torch.where(skip > 0, before, after)
-        torch._foreach_copy_(matrices, list(new.unbind()))
-        torch._foreach_copy_(kept, list(after.unbind()))
+        return direction.view(-1, rows // 3 if rows == 3 * columns else rows, columns)
+
+
+def _move(matrices: list[Tensor], update: Tensor, rate: Tensor, decay: float, skip: Tensor | None) -> None:
+    old = torch.stack(matrices)
+    far = rate * (LIKE_ADAMW * math.sqrt(max(update.shape[1:])))
+    new = torch.addcmul(old * (1 - rate * decay), update.reshape(old.shape), -far)
+    if skip is not None:
+        new = torch.where(skip > 0, old, new)
+    torch._foreach_copy_(matrices, list(new.unbind()))
+
+
+def orthogonal_all(stacks: list[Tensor]) -> list[Tensor]:
+    """`orthogonal` of each; those that have the same shape, lying or standing, are worked on together."""
+    together: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    lying = [stack.mT if stack.shape[1] > stack.shape[2] else stack for stack in stacks]
+    for number, stack in enumerate(lying):
+        together[tuple(stack.shape[1:])].append(number)
+    found = list(stacks)
+    for numbers in together.values():
+        done = orthogonal(torch.cat([lying[number] for number in numbers]))
+        for number, part in zip(numbers, torch.split_with_sizes(done, [len(stacks[n]) for n in numbers]), strict=True):
+            found[number] = part if lying[number] is stacks[number] else part.mT
+    return found
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """The nearest matrices (K, r, c) whose singular values are all 1, roughly, by Newton-Schulz iteration."""
+    """The nearest matrices (K, r, c), r <= c, whose singular values are all 1, roughly, by Newton-Schulz iteration."""
     a, b, c = COEFFICIENTS
-    tall = matrices.shape[1] > matrices.shape[2]
-    x = (matrices.mT if tall else matrices).bfloat16()
+    x = matrices.bfloat16()
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(ITERATIONS):
         square = x @ x.mT
-        x = a * x + (b * square + c * square @ square) @ x
-    found: Tensor = (x.mT if tall else x).float()
-    return found
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x.float()

@@ -20,6 +20,7 @@ from lehd.types import Instances, Solution, State
 
 ALL = slice(None)  # rows
 LENGTHS = 8  # of partial solutions, for each number of available nodes
+SIZES = 100  # numbers of available nodes, about: of larger problems every second, third … number
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,15 @@ def sample_shape(problem: Problem, nodes: int, tokens: int, layers: int, rng: ra
     """As many decisions, all with equally many available nodes, as cost what `tokens` tokens through the model do.
 
     The number of available nodes is uniform. For each there are a few lengths of partial solutions, spread evenly over
-    those that have as many.
+    those that have as many. Larger problems do not have more shapes: neither numbers nor lengths are as dense.
     """
     fewest = 3 - problem.actions_per_node  # with a single action, one available node leaves nothing to decide
-    available = rng.randint(fewest, nodes - problem.fixed_in_suffix)
+    apart = -(-nodes // SIZES)
+    available = rng.randrange(nodes - problem.fixed_in_suffix, fewest - 1, -apart)
     shortest = available + problem.fixed_in_suffix
-    choice = rng.randrange(LENGTHS)
-    place = (choice + random.Random(LENGTHS * available + choice).random()) / LENGTHS  # the same every time
+    lengths = LENGTHS if apart == 1 else LENGTHS // 2
+    choice = rng.randrange(lengths)
+    place = (choice + random.Random(LENGTHS * available + choice).random()) / lengths  # the same every time
     length = shortest + int(place * (nodes - shortest + 1))
     work = layers * (available + 2) + length  # the encoder, one layer, sees the whole partial solution
     return Shape(max(1, tokens * (layers + 1) // work), length, available)

@@ -1,0 +1,57 @@
+"""What the decoder sees, put together with few passes over memory, forward and backward.
+
+The first two places of every row, starting and destination node, are embedded once more by matrices of their own.
+Written with slices and concatenation, the gradients of this take longer than half a layer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def look_up(embeddings: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    """Of embeddings (N, D) those at places (R, 2 + U): the first two of each row (R, 2, D), and all (R, 2 + U, D).
+
+    The second is for `with_ends`, which takes it over: no gradient passes through its first two columns.
+    """
+    ends, seen = _LookUp.apply(embeddings, places)  # type: ignore[no-untyped-call]
+    return ends, seen
+
+
+def with_ends(seen: Tensor, start: Tensor, destination: Tensor) -> Tensor:
+    """`seen` (R, 2 + U, D) with other first and second columns (R, D) each, in its own memory."""
+    x: Tensor = _WithEnds.apply(seen, start, destination)  # type: ignore[no-untyped-call]
+    return x
+
+
+class _LookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, embeddings: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(places)
+        ctx.count = len(embeddings)
+        seen = embeddings.new_empty(*places.shape, embeddings.shape[-1])
+        torch.index_select(embeddings, 0, places.flatten(), out=seen.view(-1, embeddings.shape[-1]))
+        return seen[:, :2].clone(), seen
+
+    @staticmethod
+    def backward(ctx: Any, d_ends: Tensor, d_seen: Tensor) -> tuple[Tensor, None]:
+        (places,) = ctx.saved_tensors
+        d_seen[:, :2] = d_ends  # the gradient of `with_ends`, which nobody else looks at
+        total = d_seen.new_zeros(ctx.count, d_seen.shape[-1])
+        return total.index_add_(0, places.flatten(), d_seen.flatten(0, 1)), None
+
+
+class _WithEnds(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, seen: Tensor, start: Tensor, destination: Tensor) -> Tensor:
+        ctx.mark_dirty(seen)
+        seen[:, 0] = start
+        seen[:, 1] = destination
+        return seen
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return gradient, gradient[:, 0].clone(), gradient[:, 1].clone()

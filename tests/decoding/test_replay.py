@@ -1,6 +1,7 @@
-"""Recorded constructions: the same as others, whatever is put in. Doing it again stands in for a GPU's recording."""
+"""Recorded steps: the same as others, whatever is put in. Doing it again stands in for a GPU's recording."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -15,35 +16,63 @@ from tests.builders import cvrp, generator, random_solution, tiny_model, tsp
 
 
 class DoAgain:
-    """Keeps the work, and counts."""
+    """Keeps the work, and counts. Like a GPU's recording it does nothing before it is replayed."""
 
-    made = 0
+    def __init__(self):
+        self.made = self.replayed = 0
 
-    def __init__(self, work):
-        work()
-        self.replay = work
-        DoAgain.made += 1
+    def __call__(self, work):
+        self.made += 1
+        return _Again(self, work)
 
 
-@pytest.mark.parametrize("make", [tsp, cvrp])
-def test_what_is_replayed_is_what_would_be_constructed(make):
+class _Again:
+    def __init__(self, counts, work):
+        self.counts, self.work = counts, work
+
+    def replay(self):
+        self.counts.replayed += 1
+        self.work()
+
+
+def with_vehicles(size, customers):
+    instances = cvrp(size, customers)
+    return replace(instances, vehicles=torch.full((size,), customers))
+
+
+@pytest.mark.parametrize("nearest", [None, 4])
+@pytest.mark.parametrize("make", [tsp, cvrp, with_vehicles])
+def test_what_is_replayed_is_what_would_be_constructed(make, nearest):
     instances = make(5, 12)
     problem = of(instances)
-    model = tiny_model(problem)
-    replays, before = Replays(model, problem, DoAgain), DoAgain.made
+    model, counts = tiny_model(problem), DoAgain()
+    replays = Replays(model, problem, counts)
     kept = []
-    for turn in range(8):
+    for turn, length in enumerate([6, 7, 5, 12, 6, 9, 12, 4, 11]):
         solution = problem.randomise(instances, random_solution(instances), generator(turn))
-        part = problem.cut(instances, solution, 6 + turn % 2)
+        part = problem.cut(instances, solution, length)
         state = part.state()
-        found = replays.construct(part.instances, state, None, None)
-        wanted = construct(model, problem, part.instances, state)
+        found = replays.construct(part.instances, state, nearest, None)
+        wanted = construct(model, problem, part.instances, state, nearest=nearest)
         assert torch.equal(found.nodes, wanted.nodes)
         assert torch.equal(found.via_depot, wanted.via_depot)
+        torch.testing.assert_close(found.log_probability, wanted.log_probability)
         kept.append((found.nodes, wanted.nodes))
-    # A customer before the part may be there or not (CVRP), so there may be more shapes than lengths.
-    assert before < DoAgain.made <= before + 4
     assert all(torch.equal(one, two) for one, two in kept)  # later replays leave earlier answers alone
+    # Steps are recorded by how many nodes are left, whatever the length; once more after the desk had to grow.
+    assert 0 < counts.made <= 2 * 2 * 12
+    assert counts.replayed > counts.made
+
+
+def test_a_larger_problem_gets_a_larger_desk():
+    model, counts = tiny_model(of(tsp(2, 5))), DoAgain()
+    replays = Replays(model, of(tsp(2, 5)), counts)
+    for size in (5, 5, 5, 40, 40, 40, 5, 20):
+        instances = tsp(2, size)
+        state = of(instances).initial_state(instances)
+        found = replays.construct(instances, state, None, None)
+        assert torch.equal(found.nodes, construct(model, of(instances), instances, state).nodes)
+    assert len(replays.desks) == 1
 
 
 def test_few_lengths_are_spread_from_the_shortest_to_the_longest():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -77,30 +78,59 @@ def _construct(
     nodes = torch.empty(rows, steps, dtype=torch.long, device=device)
     via_depot = torch.empty(rows, steps, dtype=torch.bool, device=device)
     total = select.first_total(rows, device)
-    actions = problem.actions_per_node
-    whole = nearest is None or steps <= nearest
     with inference(device):
-        embeddings = embed(model, problem, instances, views) if whole and steps else None
-        for step in range(steps):
+        embeddings = embed(model, problem, instances, views) if sees_all(steps, nearest) and steps else None
+        for number in range(steps):
             if stop is not None and stop.out_of_time():
                 raise OutOfTime
-            slots = None
-            if embeddings is not None:
-                logits = score_all(model, problem, instances, embeddings, state, views)
-            else:
-                logits, slots = score_nearest(model, problem, instances, state, nearest or steps, views)
-            action, total, parent = select(logits.flatten(1).log_softmax(1), total)
+            state, flag, total, parent = step(
+                model, problem, instances, embeddings, state, total, select, nearest or steps, views
+            )
             if parent is not None:
-                state, nodes, via_depot = state.rows(parent), nodes[parent], via_depot[parent]
-                slots = None if slots is None else slots[parent]
-            slot, flag = action // actions, action % actions == 1
-            if slots is not None:
-                slot = slots.gather(1, slot[:, None])[:, 0]
-            state = problem.advance(instances, state, slot, flag)
-            nodes[:, step], via_depot[:, step] = state.start, flag
+                nodes, via_depot = nodes[parent], via_depot[parent]
+            nodes[:, number], via_depot[:, number] = state.start, flag
             if on_step is not None:
-                on_step(step + 1)
+                on_step(number + 1)
     return Rollout(nodes, via_depot, total)
+
+
+def sees_all(steps: int, nearest: int | None) -> bool:
+    """Whether the model sees all that is left of a state with so many nodes, embedded once."""
+    return nearest is None or steps <= nearest
+
+
+class Step(NamedTuple):
+    state: State  # afterwards; the chosen node is the new starting node
+    via_depot: Tensor  # (R,) how it is reached
+    total: Tensor  # (R,) log-probabilities so far
+    parent: Tensor | None  # (R,) the rows they go on from; None: each from itself
+
+
+def step(
+    model: LEHD,
+    problem: Problem,
+    instances: Instances,
+    embeddings: Tensor | None,
+    state: State,
+    total: Tensor,
+    select: Select,
+    nearest: int,
+    views: int,
+) -> Step:
+    """One decision of every row; without `embeddings` of all nodes the nearest ones are embedded."""
+    slots = None
+    if embeddings is not None:
+        logits = score_all(model, problem, instances, embeddings, state, views)
+    else:
+        logits, slots = score_nearest(model, problem, instances, state, nearest, views)
+    action, total, parent = select(logits.flatten(1).log_softmax(1), total)
+    if parent is not None:
+        state = state.rows(parent)
+        slots = None if slots is None else slots[parent]
+    slot, flag = action // problem.actions_per_node, action % problem.actions_per_node == 1
+    if slots is not None:
+        slot = slots.gather(1, slot[:, None])[:, 0]
+    return Step(problem.advance(instances, state, slot, flag), flag, total, parent)
 
 
 def best_rows(problem: Problem, instances: Instances, state: State, rollout: Rollout, width: int) -> Tensor:

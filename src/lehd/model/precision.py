@@ -41,9 +41,10 @@ def exactly(tensor: Tensor) -> torch.autocast:
 
 
 @contextmanager
-def inference(device: torch.device) -> Iterator[None]:
-    """The same without gradients. Weights must not change meanwhile: their half-precision copies are made once."""
-    kept = _kept.get()
+def inference(device: torch.device, copies: dict[int, list[Tensor]] | None = None) -> Iterator[None]:
+    """The same without gradients. Weights must not change meanwhile: their half-precision copies are made once, and
+    kept in `copies` if it is given."""
+    kept = _kept.get() if copies is None else copies
     before = _kept.set({} if kept is None else kept)
     try:
         with torch.no_grad(), arithmetic(device):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from lehd.decoding.construct import construct
-from lehd.decoding.rrc import random_reconstruct
+from lehd.decoding.rrc import constructor, random_reconstruct
 from lehd.decoding.stop import max_iterations
 from lehd.model.lehd import LEHD
 from lehd.problems.base import Problem
@@ -59,6 +59,7 @@ def run_curve(
         begin = point(0, problem.complete(state, construct(model, problem, instances, state)))
         yield begin
     last = max(budgets, default=0)
+    construct_part = constructor(model, problem, device)
     while begin.iteration < last:
         first, length = begin.iteration, min(SEGMENT, last - begin.iteration)
         points: list[Point] = []
@@ -70,7 +71,9 @@ def run_curve(
 
         rng = random.Random(f"{seed} {first // SEGMENT}")
         stop = max_iterations(length)
-        solution = random_reconstruct(model, problem, instances, begin.solution, stop, rng, on_iteration=note)
+        solution = random_reconstruct(
+            model, problem, instances, begin.solution, stop, rng, on_iteration=note, construct_part=construct_part
+        )
         begin = point(first + length, solution)
         yield from (each for each in points if each.iteration < begin.iteration)
         yield begin

@@ -19,6 +19,7 @@ from lehd.types import Instances, Rollout, Solution
 
 SHORTEST = 4  # shorter partial solutions have nothing to decide
 FEW = 24  # lengths that come again soon: on a GPU what has been done before is done faster
+ConstructPart = Callable[..., Rollout]  # of instances and state, with nearest= and stop=
 NOISE = 1e-12  # relative: the same edges added up in another order differ by as much
 
 
@@ -34,6 +35,7 @@ def random_reconstruct(
     nearest: int | None = None,
     on_iteration: Callable[[int, Solution], None] | None = None,
     memory: Memory | None = None,
+    construct_part: ConstructPart | None = None,
 ) -> Solution:
     """Improve the solutions of all instances until `stop`; none of them ever gets worse.
 
@@ -41,7 +43,8 @@ def random_reconstruct(
     position and direction of its own. The paper reconstructs one partial solution of each instance at a time.
     With a `coverage` there are as many disjoint ones as have so many nodes together, up to the whole solution; each is
     kept or dropped on its own: with fixed ends they never meet. On a GPU these have one of a few lengths. Those that do
-    not fit into the `memory` together are constructed in turn.
+    not fit into the `memory` together are constructed in turn. Who calls this several times in a row can hand over a
+    `constructor` of his own, which remembers how to do things fast.
     """
     size = solution.nodes.shape[1]
     upper = size if longest is None else min(longest, size)
@@ -49,9 +52,7 @@ def random_reconstruct(
     generator = torch.Generator(instances.device)
     generator.manual_seed(rng.getrandbits(63))
     on_gpu = instances.device.type == "cuda"
-    construct_part: Callable[..., Rollout] = functools.partial(construct, model, problem, memory=memory)
-    if on_gpu and (memory is None or memory.limit is None):  # recordings keep memory of their own
-        construct_part = Replays(model, problem).construct
+    construct_part = construct_part or constructor(model, problem, instances.device, memory)
     lengths = few_lengths(lower, upper) if on_gpu and coverage else range(lower, upper + 1)
     iteration = 0
     while not problem.trivial(instances) and not stop.done(iteration):
@@ -72,6 +73,13 @@ def random_reconstruct(
         if on_iteration is not None:
             on_iteration(iteration, solution)
     return solution
+
+
+def constructor(model: LEHD, problem: Problem, device: torch.device, memory: Memory | None = None) -> ConstructPart:
+    """What constructs partial solutions; on a GPU by recorded steps."""
+    if device.type == "cuda" and (memory is None or memory.limit is None):  # recordings keep memory of their own
+        return Replays(model, problem).construct
+    return functools.partial(construct, model, problem, memory=memory)
 
 
 def few_lengths(lower: int, upper: int) -> Sequence[int]:

@@ -5,6 +5,7 @@ Where work comes in many small pieces, Python takes longer to hand them to a GPU
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 import torch
@@ -27,10 +28,28 @@ class Recorder:
             graph.register_generator_state(self.generator)
         self.stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(self.stream):
+            # Half-precision copies that autocast keeps would be gone, or be somebody else's, when the work is replayed.
+            torch.clear_autocast_cache()
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
             try:
                 work()
             finally:
                 graph.capture_end()
+                torch.clear_autocast_cache()
         torch.cuda.current_stream(device).wait_stream(self.stream)
         return graph
+
+
+class Pace:
+    """Keeps Python from running far ahead of the GPU: clocks and time limits must not be far off."""
+
+    def __init__(self, ahead: int) -> None:
+        self.ahead = ahead  # steps that may wait for the GPU
+        self.events: deque[torch.cuda.Event] = deque()
+
+    def step(self) -> None:
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        self.events.append(event)
+        if len(self.events) > self.ahead:
+            self.events.popleft().synchronize()

@@ -82,6 +82,47 @@ def test_few_lengths_are_spread_from_the_shortest_to_the_longest():
     assert max(b - a for a, b in pairwise(many)) <= 44
 
 
+def test_what_keeps_a_gpu_busy_anyway_is_not_recorded(monkeypatch):
+    monkeypatch.setattr("lehd.decoding.replay.LARGE", 60)
+    counts, instances = DoAgain(), tsp(5, 14)
+    problem = of(instances)
+    model = tiny_model(problem)
+    replays = Replays(model, problem, counts)
+    state = problem.initial_state(instances)
+    for _ in range(3):
+        found = replays.construct(instances, state, None, None)
+        assert torch.equal(found.nodes, construct(model, problem, instances, state).nodes)
+    assert (counts.made, replays.desks) == (0, {})
+
+
+def test_room_for_the_largest_is_made_at_once():
+    replays = Replays(tiny_model(of(tsp(2, 5))), of(tsp(2, 5)), DoAgain(), nodes=40)
+    for size in (5, 40, 20):
+        instances = tsp(2, size)
+        replays.construct(instances, of(instances).initial_state(instances), None, None)
+    (desk,) = replays.desks.values()
+    assert desk.places == 40
+    assert desk.seen == set(range(1, 40))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("sizes", [{}, {"dim": 128, "heads": 8, "feed_forward": 128}])  # without and with fused kernels
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_on_a_gpu_recorded_steps_give_what_others_do(make, sizes):
+    instances = make(20, 30).to("cuda")
+    problem = of(instances)
+    model = tiny_model(problem, **sizes).to("cuda")
+    replays = Replays(model, problem)
+    for turn, length in enumerate([6, 7, 30, 12, 6, 29, 30, 4, 11, 30]):
+        solution = problem.randomise(
+            instances, random_solution(make(20, 30)).to("cuda"), torch.Generator("cuda").manual_seed(turn)
+        )
+        part = problem.cut(instances, solution, length)
+        found = replays.construct(part.instances, part.state(), None, None)
+        wanted = construct(model, problem, part.instances, part.state())
+        assert torch.equal(found.nodes, wanted.nodes)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("make", [tsp, cvrp])
 def test_on_a_gpu_rrc_never_gets_worse_and_is_the_same_again(make):

@@ -40,7 +40,7 @@ def test_a_step_of_muon_is_as_large_as_one_of_adamw_and_q_k_v_are_apart():
     gradient = torch.randn(24, 8)
     gradient[:8] *= 1000  # of q: it must not drown those of k and v
     before = matrix.detach().clone()
-    optimizer = Muon([matrix], torch.tensor(0.1), weight_decay=0.0)
+    optimizer = Muon([], [matrix], torch.tensor(0.1), weight_decay=0.0)
     matrix.grad = gradient
     optimizer.step()
     change = (before - matrix.detach()) / 0.1
@@ -48,10 +48,20 @@ def test_a_step_of_muon_is_as_large_as_one_of_adamw_and_q_k_v_are_apart():
         assert part.square().mean().sqrt() == pytest.approx(LIKE_ADAMW, rel=0.3)
 
 
+def test_only_the_matrices_of_q_k_and_v_are_three_in_one():
+    """Also where the hidden features are three times as many as the others."""
+    model = tiny_model(PROBLEMS["TSP"], feed_forward=48)
+    _, muon = make_optimizers(model, TrainConfig(steps=1, optimizer="muon", model=model.config), CPU)
+    pieces = {id(p): group["pieces"] for group in muon.param_groups for p in group["params"]}
+    assert model.encoder.ff_in.weight.shape == model.encoder.qkv.weight.shape
+    assert pieces[id(model.encoder.qkv.weight)] == 3
+    assert pieces[id(model.encoder.ff_in.weight)] == 1
+
+
 def test_a_step_that_is_not_finite_changes_nothing():
     torch.manual_seed(0)
     matrix = torch.randn(8, 8, requires_grad=True)
-    optimizer = Muon([matrix], torch.tensor(0.1), weight_decay=0.1)
+    optimizer = Muon([matrix], [], torch.tensor(0.1), weight_decay=0.1)
     matrix.grad = torch.randn(8, 8)
     optimizer.step()
     before, kept = matrix.detach().clone(), copy.deepcopy(optimizer.state[matrix]["momentum"])
@@ -65,7 +75,7 @@ def test_a_step_that_is_not_finite_changes_nothing():
 def test_muon_finds_a_linear_map():
     torch.manual_seed(0)
     wanted, found = torch.randn(8, 8), torch.zeros(8, 8, requires_grad=True)
-    optimizer = Muon([found], torch.tensor(0.0), weight_decay=0.0)
+    optimizer = Muon([found], [], torch.tensor(0.0), weight_decay=0.0)
     for step in range(300):
         optimizer.param_groups[0]["lr"].fill_(0.2 * (1 - step / 300))
         found.grad = found.detach() - wanted

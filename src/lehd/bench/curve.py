@@ -59,7 +59,7 @@ def run_curve(
         begin = point(0, problem.complete(state, construct(model, problem, instances, state)))
         yield begin
     last = max(budgets, default=0)
-    construct_part = constructor(model, problem, device)
+    construct_part = constructor(model, problem, device, nodes=instances.num_nodes + 1)
     while begin.iteration < last:
         first, length = begin.iteration, min(SEGMENT, last - begin.iteration)
         points: list[Point] = []

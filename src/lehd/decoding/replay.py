@@ -14,17 +14,19 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from lehd.decoding.construct import sees_all, step
+from lehd.decoding.construct import construct, sees_all, step
 from lehd.decoding.select import GREEDY
 from lehd.decoding.stop import OutOfTime, Stop
 from lehd.decoding.view import embed
 from lehd.model.lehd import LEHD
 from lehd.model.precision import inference
 from lehd.problems.base import Problem
-from lehd.recording import Recorder
+from lehd.recording import Pace, Recorder
 from lehd.types import Instances, Rollout, State
 
 MOST = 6000  # recordings, each some fifty kernels
+LARGE = 131_072  # nodes in all rows: a step with more keeps a GPU busy for longer than Python takes to launch it
+AHEAD = 32  # steps that may wait for the GPU
 
 
 class Recording(Protocol):
@@ -35,17 +37,23 @@ Record = Callable[[Callable[[], None]], Recording]
 
 
 class Replays:
-    """`construct`, greedy, for one model and problem. The second time a step comes, it is recorded."""
+    """`construct`, greedy, for one model and problem. The second time a step comes, it is recorded.
 
-    def __init__(self, model: LEHD, problem: Problem, record: Record | None = None):
-        self.model, self.problem = model, problem
+    If instances of up to so many `nodes` are to come, equally many of them each time, there is room for them at once.
+    """
+
+    def __init__(self, model: LEHD, problem: Problem, record: Record | None = None, nodes: int = 0):
+        self.model, self.problem, self.nodes = model, problem, nodes
         self.record = record or Recorder(model.head.weight.device).record
         self.desks: dict[Hashable, _Desk] = {}
         self.half_copies: dict[int, list[Tensor]] = {}
 
     def construct(self, instances: Instances, state: State, nearest: int | None, stop: Stop | None) -> Rollout:
         """As the function of this name."""
-        steps = state.available.shape[1]
+        rows, steps = state.available.shape
+        if rows * steps > LARGE:
+            return construct(self.model, self.problem, instances, state, nearest=nearest, stop=stop)
+        pace = Pace(AHEAD) if stop is not None and instances.device.type == "cuda" else None
         with inference(instances.device, self.half_copies):
             embeddings = embed(self.model, self.problem, instances) if sees_all(steps, nearest) and steps else None
             desk = self._desk(instances, state, embeddings, nearest)
@@ -54,6 +62,8 @@ class Replays:
                 if stop is not None and stop.out_of_time():
                     raise OutOfTime
                 self._take(desk, left, nearest or steps)
+                if pace is not None:
+                    pace.step()
         return desk.rollout(steps)
 
     def _desk(self, instances: Instances, state: State, embeddings: Tensor | None, nearest: int | None) -> _Desk:
@@ -66,7 +76,8 @@ class Replays:
         desk = self.desks.get(kind)
         if desk is None or desk.places < instances.num_nodes:
             # Recordings of a desk that is too small are of no use any more.
-            desk = self.desks[kind] = _Desk(instances, state, embeddings)
+            places = self.nodes or 1 << (instances.num_nodes - 1).bit_length()
+            desk = self.desks[kind] = _Desk(instances, state, embeddings, max(places, instances.num_nodes))
         return desk
 
     def _take(self, desk: _Desk, left: int, nearest: int) -> None:
@@ -90,9 +101,9 @@ class Replays:
 class _Desk:
     """The memory that recorded steps read and write, always the same: room for instances of up to so many nodes."""
 
-    def __init__(self, instances: Instances, state: State, embeddings: Tensor | None):
+    def __init__(self, instances: Instances, state: State, embeddings: Tensor | None, places: int):
         rows, device = len(state.start), instances.device
-        self.places = 1 << (instances.num_nodes - 1).bit_length()
+        self.places = places
 
         def room(tensor: Tensor) -> Tensor:
             """For all nodes, where a tensor has some of them in its second dimension."""

@@ -43,8 +43,8 @@ def random_reconstruct(
     position and direction of its own. The paper reconstructs one partial solution of each instance at a time.
     With a `coverage` there are as many disjoint ones as have so many nodes together, up to the whole solution; each is
     kept or dropped on its own: with fixed ends they never meet. On a GPU these have one of a few lengths. Those that do
-    not fit into the `memory` together are constructed in turn. Who calls this several times in a row can hand over a
-    `constructor` of his own, which remembers how to do things fast.
+    not fit into the `memory` together are constructed in turn. Who calls this several times in a row can hand over what
+    `constructor` gives, which remembers how to do things fast; `memory` is then without meaning.
     """
     size = solution.nodes.shape[1]
     upper = size if longest is None else min(longest, size)
@@ -52,7 +52,8 @@ def random_reconstruct(
     generator = torch.Generator(instances.device)
     generator.manual_seed(rng.getrandbits(63))
     on_gpu = instances.device.type == "cuda"
-    construct_part = construct_part or constructor(model, problem, instances.device, memory)
+    if construct_part is None:
+        construct_part = constructor(model, problem, instances.device, memory, nodes=0 if coverage else upper + 1)
     lengths = few_lengths(lower, upper) if on_gpu and coverage else range(lower, upper + 1)
     iteration = 0
     while not problem.trivial(instances) and not stop.done(iteration):
@@ -75,10 +76,12 @@ def random_reconstruct(
     return solution
 
 
-def constructor(model: LEHD, problem: Problem, device: torch.device, memory: Memory | None = None) -> ConstructPart:
-    """What constructs partial solutions; on a GPU by recorded steps."""
+def constructor(
+    model: LEHD, problem: Problem, device: torch.device, memory: Memory | None = None, nodes: int = 0
+) -> ConstructPart:
+    """What constructs partial solutions; on a GPU by recorded steps, best if the largest number of `nodes` is known."""
     if device.type == "cuda" and (memory is None or memory.limit is None):  # recordings keep memory of their own
-        return Replays(model, problem).construct
+        return Replays(model, problem, nodes=nodes).construct
     return functools.partial(construct, model, problem, memory=memory)
 
 

@@ -39,7 +39,8 @@ class _LookUp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_ends: Tensor, d_seen: Tensor) -> tuple[Tensor, None]:
         (places,) = ctx.saved_tensors
-        d_seen[:, :2] = d_ends  # the gradient of `with_ends`, which nobody else looks at
+        d_seen = d_seen.contiguous()
+        d_seen[:, :2] = d_ends  # in the gradient of `with_ends`, which nobody else looks at
         total = d_seen.new_zeros(ctx.count, d_seen.shape[-1])
         return total.index_add_(0, places.flatten(), d_seen.flatten(0, 1)), None
 

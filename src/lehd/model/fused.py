@@ -26,6 +26,7 @@ HIDDEN = 64  # hidden features at a time
 LONG = 64  # nodes of a longer row that a program works on, and that they look at at a time
 WARPS = {32: 2, 64: 4, 128: 8}  # of an attention program, by the size of its block of tokens
 MANY = 256  # blocks of tokens that keep a GPU busy: a program then does all heads of a block, otherwise one
+SMALL = 16  # features of a head, of which the next can be fetched meanwhile: larger ones do not fit beside each other
 
 
 _allowed: ContextVar[bool] = ContextVar("fused_kernels", default=True)
@@ -149,7 +150,7 @@ def attend(qkv: Tensor, shape: torch.Size, heads: int, sharpen: float, keep: boo
             qkv, out, norm, length, blocks, scale, heads, dim, LONG, LONG, keep, num_warps=4, num_stages=3
         )
         return out, norm
-    block, programs, group = _division(rows, length, heads)
+    block, programs, group = _division(rows, length, heads, dim)
     kernels.attention[(programs,)](
         qkv, out, norm, rows * length, length, 1 / length, scale, heads, dim, block, group, keep,
         num_warps=WARPS[block], num_stages=3,
@@ -171,7 +172,7 @@ def attend_backward(
             qkv, norm, mixed, d_mixed, d_qkv, length, blocks, scale, heads, dim, LONG, LONG, num_warps=4, num_stages=3
         )
         return d_qkv
-    block, programs, group = _division(rows, length, heads)
+    block, programs, group = _division(rows, length, heads, dim)
     kernels.attention_backward[(programs,)](
         qkv, norm, d_mixed, d_qkv, rows * length, length, 1 / length, scale, heads, dim, block, group,
         num_warps=WARPS[block], num_stages=3,
@@ -179,11 +180,11 @@ def attend_backward(
     return d_qkv
 
 
-def _division(rows: int, length: int, heads: int) -> tuple[int, int, int]:
+def _division(rows: int, length: int, heads: int, dim: int) -> tuple[int, int, int]:
     """How attention is divided: tokens in a block, programs, heads that each of them does."""
     block = max(32, 1 << (length - 1).bit_length())
     blocks = -(-rows // (block // length))
-    group = heads if blocks >= MANY else 1
+    group = heads if blocks >= MANY and dim // heads <= SMALL else 1
     return block, blocks * heads // group, group
 
 

@@ -192,7 +192,8 @@ def long_attention_backward(
         k = tl.load(qkv + other[:, None] * (3 * D) + feature[None, :] + D, mask=real, other=0.0)
         v = tl.load(qkv + other[:, None] * (3 * D) + feature[None, :] + 2 * D, mask=real, other=0.0)
         p = tl.exp2(tl.dot(q, tl.trans(k)) * (scale * LOG2_E) - normalize)
-        d_s = p * (tl.dot(g, tl.trans(v)) - mean[:, None])  # keys that are not there are 0
+        p = tl.where(other[None, :] < length, p, 0.0)
+        d_s = p * (tl.dot(g, tl.trans(v)) - mean[:, None])
         d_q += tl.dot(d_s.to(k.dtype), k)
     tl.store(d_qkv + place, (d_q * scale).to(q.dtype), mask=there)
 

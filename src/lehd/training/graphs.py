@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Hashable
 
 import torch
@@ -11,7 +10,6 @@ from lehd.recording import Recorder
 
 MOST = 2000  # graphs; further shapes run without
 EAGER = 6  # pieces, two a step, before the first recording: libraries and optimizer allocate what they keep
-AHEAD = 4  # steps that may wait for the GPU: clocks and time limits must not be far off
 
 
 class StepGraphs:
@@ -32,17 +30,3 @@ class StepGraphs:
                 return
             graph = self.graphs[shape] = self.recorder.record(work)
         graph.replay()
-
-
-class Pace:
-    """Keeps Python from running far ahead of the GPU."""
-
-    def __init__(self) -> None:
-        self.events: deque[torch.cuda.Event] = deque()
-
-    def step(self) -> None:
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
-        self.events.append(event)
-        if len(self.events) > AHEAD:
-            self.events.popleft().synchronize()

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lehd.model.attention import AttentionLayer
 from lehd.model.lehd import LEHD
 from lehd.training.config import MUON, TrainConfig
 
@@ -27,10 +27,12 @@ LIKE_ADAMW = 0.2  # the root mean square of an AdamW update
 def make_optimizers(model: LEHD, config: TrainConfig, device: torch.device) -> list[torch.optim.Optimizer]:
     """Those of a configuration; each parameter belongs to one. Learning rates are tensors, to be filled in."""
     matrices: list[Tensor] = []
+    triples: list[Tensor] = []
     if config.optimizer == MUON:
-        layers = [model.encoder, *model.decoder]
-        matrices = [p for layer in layers for p in layer.parameters() if p.ndim == 2]
-    taken = {id(matrix) for matrix in matrices}
+        layers = [layer for layer in [model.encoder, *model.decoder] if isinstance(layer, AttentionLayer)]
+        triples = [layer.qkv.weight for layer in layers]
+        matrices = [p for layer in layers for p in layer.parameters() if p.ndim == 2 and p is not layer.qkv.weight]
+    taken = {id(matrix) for matrix in [*matrices, *triples]}
     adamw = torch.optim.AdamW(
         [p for p in model.parameters() if id(p) not in taken],
         lr=torch.tensor(0.0, device=device),
@@ -41,14 +43,18 @@ def make_optimizers(model: LEHD, config: TrainConfig, device: torch.device) -> l
     )
     if not matrices:
         return [adamw]
-    return [adamw, Muon(matrices, torch.tensor(0.0, device=device), config.weight_decay)]
+    return [adamw, Muon(matrices, triples, torch.tensor(0.0, device=device), config.weight_decay)]
 
 
 class Muon(torch.optim.Optimizer):
-    """For matrices only. `found_inf`, a tensor, may be set as for fused optimizers: where it is 1 nothing changes."""
+    """For matrices only; `triples` are three of equal shape in one, such as those of q, k and v.
 
-    def __init__(self, matrices: Iterable[Tensor], lr: Tensor, weight_decay: float):
-        super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay})
+    `found_inf`, a tensor, may be set as for fused optimizers: where it is 1 nothing changes.
+    """
+
+    def __init__(self, matrices: list[Tensor], triples: list[Tensor], lr: Tensor, weight_decay: float):
+        groups = [{"params": each, "pieces": pieces} for each, pieces in ((matrices, 1), (triples, 3)) if each]
+        super().__init__(groups, {"lr": lr, "weight_decay": weight_decay})
         for group in self.param_groups:
             for matrix in group["params"]:
                 self.state[matrix]["momentum"] = torch.zeros_like(matrix)
@@ -56,17 +62,18 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         skip = getattr(self, "found_inf", None)
+        stacks: list[tuple[list[Tensor], dict[str, Any]]] = []  # matrices of equal shape, and their group
         for group in self.param_groups:
             by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
             for matrix in group["params"]:
                 by_shape[matrix.shape].append(matrix)
-            stacks = list(by_shape.values())
-            updates = orthogonal_all([self._direction(matrices, skip) for matrices in stacks])
-            for matrices, update in zip(stacks, updates, strict=True):
-                _move(matrices, update, group["lr"], group["weight_decay"], skip)
+            stacks += [(matrices, group) for matrices in by_shape.values()]
+        updates = orthogonal_all([self._direction(matrices, group["pieces"], skip) for matrices, group in stacks])
+        for (matrices, group), update in zip(stacks, updates, strict=True):
+            _move(matrices, update, group["lr"], group["weight_decay"], skip)
 
-    def _direction(self, matrices: list[Tensor], skip: Tensor | None) -> Tensor:
-        """Where to move matrices of equal shape, q, k and v apart (K, r, c); their momentum goes on."""
+    def _direction(self, matrices: list[Tensor], pieces: int, skip: Tensor | None) -> Tensor:
+        """Where to move matrices of equal shape, the pieces of each apart (K, r, c); their momentum goes on."""
         kept = [self.state[matrix]["momentum"] for matrix in matrices]
         gradient = torch.stack([matrix.grad for matrix in matrices if matrix.grad is not None])
         before = torch.stack(kept)
@@ -75,7 +82,7 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_copy_(kept, list(kept_on.unbind()))
         rows, columns = gradient.shape[1:]
         direction = gradient.lerp(after, MOMENTUM)  # Nesterov's
-        return direction.view(-1, rows // 3 if rows == 3 * columns else rows, columns)
+        return direction.view(-1, rows // pieces, columns)
 
 
 def _move(matrices: list[Tensor], update: Tensor, rate: Tensor, decay: float, skip: Tensor | None) -> None:

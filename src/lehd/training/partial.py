@@ -59,11 +59,13 @@ def sample_shape(problem: Problem, nodes: int, tokens: int, layers: int, rng: ra
     """As many decisions, all with equally many available nodes, as cost what `tokens` tokens through the model do.
 
     The number of available nodes is uniform. For each there are a few lengths of partial solutions, spread evenly over
-    those that have as many. Larger problems do not have more shapes: neither numbers nor lengths are as dense.
+    those that have as many. Larger problems do not have many more shapes: but for the last decisions, neither numbers
+    nor lengths are as dense.
     """
     fewest = 3 - problem.actions_per_node  # with a single action, one available node leaves nothing to decide
     apart = -(-nodes // SIZES)
-    available = rng.randrange(nodes - problem.fixed_in_suffix, fewest - 1, -apart)
+    most = nodes - problem.fixed_in_suffix
+    available = rng.choice([*range(fewest, min(fewest + apart - 1, most)), *range(most, fewest + apart - 2, -apart)])
     shortest = available + problem.fixed_in_suffix
     lengths = LENGTHS if apart == 1 else LENGTHS // 2
     choice = rng.randrange(lengths)

@@ -21,6 +21,7 @@ from lehd.model.lehd import LEHD
 from lehd.model.precision import arithmetic
 from lehd.problems import PROBLEMS
 from lehd.problems.base import Problem
+from lehd.recording import Pace
 from lehd.training.checkpoint import (
     Checkpoint,
     has_checkpoint,
@@ -30,7 +31,7 @@ from lehd.training.checkpoint import (
 )
 from lehd.training.config import ADAMW, REINFORCE, TrainConfig
 from lehd.training.feed import Data, Feed, Plan, make_feed
-from lehd.training.graphs import Pace, StepGraphs
+from lehd.training.graphs import StepGraphs
 from lehd.training.log import Log
 from lehd.training.optimizer import make_optimizers
 from lehd.training.processes import Processes
@@ -42,6 +43,7 @@ WEIGHTS, AVERAGE = "weights.safetensors", "average.safetensors"
 DECISIONS = {"cpu": 8192, "cuda": 65_536}  # that a validation looks at
 CONSTRUCTIONS = {"cpu": 256, "cuda": 4096}  # the same without labels
 CHANGE = "change of the weights"  # a recording, beside those of the shapes of batches
+AHEAD = 4  # steps that may wait for the GPU
 COUNTERS = ("step", "seconds", "decisions", "tokens")
 
 
@@ -93,7 +95,7 @@ class Trainer:
         self.gradients = [part.view_as(p) for part, p in zip(parts, model.parameters(), strict=True)]
         on_gpu = device.type == "cuda"
         self.graphs = StepGraphs(self.generator) if on_gpu and config.graphs else None
-        self.pace = Pace() if on_gpu else None
+        self.pace = Pace(AHEAD) if on_gpu else None
         self.step = 0
         self.seconds = 0.0  # spent on this run, also before it was resumed
         self.begun = time.perf_counter()

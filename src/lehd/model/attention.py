@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-TRAINED = 102  # nodes at most in training: 100 to be placed, the starting and the destination node
+TRAINED = 102  # nodes up to which scores stay as they are: 100 to be placed, the starting and the destination node
 
 
 class NodeNorm(nn.Module):
@@ -62,6 +62,6 @@ def scale(length: int, size: int, sharpen: float) -> float:
     """What scores of heads of a size are multiplied by.
 
     The more nodes there are, the less attention is left for those that matter. What was learnt among few of them holds
-    among many if scores grow with the logarithm of their number: by `sharpen`, for more than there were in training.
+    among many if scores grow with the logarithm of their number: by `sharpen`, for more than most training has.
     """
     return (1 + sharpen * math.log(max(1.0, length / TRAINED))) / math.sqrt(size)

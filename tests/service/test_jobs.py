@@ -1,5 +1,6 @@
 """The queue, the store and the desk, without workers."""
 
+import asyncio
 import json
 import threading
 
@@ -9,6 +10,7 @@ from lehd.errors import LehdError
 from lehd.service.bodies import Order
 from lehd.service.config import Config, Limits
 from lehd.service.desk import ConflictError, Desk
+from lehd.service.events import stream
 from lehd.service.jobs import DONE, FAILED, INTERRUPTED, PAUSED, QUEUED, RUNNING, STOPPED, FairQueue, Job, TooManyError
 from lehd.service.store import Store
 from lehd.service.task import Options
@@ -275,3 +277,17 @@ def test_an_outcome_continues_the_history():
     assert found["seconds"] >= 4.0
     assert found["iterations"] == 10
     assert found["answer"]["lehd"]["history"] == found["history"]
+
+
+def test_a_stream_that_begins_after_the_end_of_its_job_says_how_it_ended(desk):
+    submit(desk, short := job())
+    desk.take(1)
+    seen_running = desk.find(short.id)
+    desk.finish(short, ended(short))  # before the stream begins
+
+    async def last() -> str:
+        return [message async for message in stream(desk, short.id, seen_running)][-1]
+
+    kind, _, data = asyncio.run(last()).strip().split("\n")
+    assert kind == "event: end"
+    assert json.loads(data.removeprefix("data: "))["state"] == DONE

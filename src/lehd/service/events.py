@@ -9,6 +9,8 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import anyio
+
 from lehd.service.desk import Desk
 from lehd.service.jobs import ACTIVE, Job
 from lehd.service.store import Record
@@ -47,6 +49,8 @@ async def stream(desk: Desk, identity: str, record: Record) -> AsyncIterator[str
     An incumbent has the points of the history that the listener has not seen yet.
     """
     job = desk.active.get(identity)
+    if job is None and record["state"] in ACTIVE:  # it has ended since it was looked up
+        record = await anyio.to_thread.run_sync(desk.find, identity) or record
     shown = _Shown()
     if job is not None:
         with listening(job) as event:

@@ -24,6 +24,14 @@ from lehd.service.server import prepare
 PLENTY = Limits(jobs_per_minute=100_000, requests_per_second=10_000, waiting=100_000, waiting_per_client=100_000)
 
 
+def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
+    """Generous, since machines may be busy."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 class Service:
     """A `lehd serve` process of its own."""
 

@@ -14,10 +14,9 @@ import pytest
 from lehd.errors import LehdError
 from lehd.service import places
 from tests.cli.command import lehd_command
-from tests.service.conftest import Service
+from tests.service.conftest import Service, wait_until
 from tests.service.processes import alive
 from tests.service.requests import table
-from tests.service.test_restart import wait_until
 
 ray = pytest.importorskip("ray")
 from tests.work.cluster import small_cluster  # noqa: E402 - needs Ray
@@ -54,7 +53,7 @@ def remote_workers() -> dict[int, int]:
 
 def begin(service: Service) -> str:
     """A long search that has found something."""
-    identity = service.client.post("/jobs", content=table(30), params={"time_limit": 100}).json()["id"]
+    identity = service.client.post("/jobs", content=table(30), params={"time_limit": 300}).json()["id"]
     wait_until(lambda: service.client.get(f"/jobs/{identity}").json()["incumbent"] is not None)
     return identity
 
@@ -67,7 +66,7 @@ def test_a_job_is_solved_as_on_this_machine(away, service):
 
 
 def test_events_stream_and_a_job_can_be_stopped(away):
-    identity = away.client.post("/jobs", content=table(40), params={"time_limit": 100}).json()["id"]
+    identity = away.client.post("/jobs", content=table(40), params={"time_limit": 300}).json()["id"]
     with away.client.stream("GET", f"/jobs/{identity}/events") as stream:
         seen = next(line for line in stream.iter_lines() if line.startswith("data: {") and '"tour": [' in line)
     incumbent = json.loads(seen.removeprefix("data: "))

@@ -84,9 +84,7 @@ def test_paths_lead_nowhere(plain, path):
     ],
 )
 def test_bodies_are_refused_quickly(plain, body):
-    began = time.monotonic()
-    refused(plain.post("/jobs", content=body), 422)
-    assert time.monotonic() - began < 10  # seconds, for tens of milliseconds of work: parsing must not explode
+    refused(plain.post("/jobs", content=body), 422)  # the client would not wait if parsing exploded
     goes_on(plain)
 
 

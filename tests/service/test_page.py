@@ -9,7 +9,6 @@ import io
 import json
 import os
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from PIL import Image
 
 from tests.cli.command import BAKERY, lehd_command
 from tests.service.browser import chromium, drop_file, launch
+from tests.service.conftest import wait_until
 from tests.service.requests import table, vroom
 
 if chromium() is None:
@@ -24,7 +24,7 @@ if chromium() is None:
 
 from playwright.sync_api import expect, sync_playwright
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +73,6 @@ def picture(page, name: str) -> None:
 
 def number(page, selector: str) -> float:
     return float(page.locator(selector).inner_text().replace(",", ""))
-
-
-def wait_until(condition, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_an_example_from_loading_to_the_checked_file(page, tmp_path):

@@ -55,12 +55,10 @@ def test_a_task_leaves_a_batch_that_goes_on():
     running = Running(*tasks)
     running.until("incumbent", "task 1")
     send(running.ours, "drop", "task 1")
-    began = time.monotonic()
     _, identity, left = running.until("outcome")
     assert identity == "task 1"
     assert left["interrupted"]
     check(tasks[1], left)
-    assert time.monotonic() - began < 3
     others = [running.until("outcome") for _ in range(2)]
     assert {each[1] for each in others} == {"task 0", "task 2"}
     for _, identity, found in others:

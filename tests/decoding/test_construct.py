@@ -24,7 +24,7 @@ def solutions(instances, select, seed=0):
     st.integers(0, 1000),
     st.sampled_from(["greedy", "sample", "beam"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_finished_row_is_feasible(make, size, seed, kind):
     instances = make(2, size, seed)
     select = {"greedy": GREEDY, "sample": Sample(3, generator(seed)), "beam": Beam(3)}[kind]

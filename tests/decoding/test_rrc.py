@@ -14,7 +14,7 @@ from tests.builders import cvrp, generator, random_solution, tiny_model, tsp
 
 
 @given(st.sampled_from([tsp, cvrp]), st.integers(1, 30), st.integers(0, 1000), st.booleans(), st.booleans())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_no_iteration_makes_any_solution_worse(make, size, seed, asymmetric, parallel):
     instances = make(3, size, seed)
     if asymmetric:

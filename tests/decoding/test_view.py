@@ -20,7 +20,7 @@ from tests.builders import cvrp, generator, tiny_model, tsp
 
 
 @given(st.sampled_from([tsp, cvrp]), st.integers(2, 25), st.integers(2, 12), st.integers(0, 1000), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_solutions_are_feasible_whatever_is_in_view(make, size, nearest, seed, limited):
     extra = {"vehicles": torch.tensor([4, 4])} if limited and make is cvrp else {}
     instances = make(2, size, seed, **extra)

@@ -71,7 +71,7 @@ def test_the_depot_distance_to_itself_is_not_driven():
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_remaining_capacity_in_closed_form(seed, customers):
     instances = cvrp(2, customers, seed)
     solution = random_solution(instances, seed)

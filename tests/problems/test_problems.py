@@ -15,7 +15,7 @@ seeds = st.integers(0, 10_000)
 
 
 @given(makers, st.integers(1, 30), seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_randomise_keeps_cost_and_feasibility(make, size, seed):
     instances = make(2, size, seed)
     problem, solution = of(instances), random_solution(instances, seed)
@@ -25,7 +25,7 @@ def test_randomise_keeps_cost_and_feasibility(make, size, seed):
 
 
 @given(makers, st.integers(4, 30), seeds, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_sliced_states_equal_stepped_states(make, size, seed, data):
     instances = make(2, size, seed)
     problem, solution = of(instances), random_solution(instances, seed)
@@ -48,7 +48,7 @@ def test_sliced_states_equal_stepped_states(make, size, seed, data):
 
 
 @given(makers, st.integers(4, 30), seeds, st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_partial_solution_costs_its_share_and_splices_back(make, size, seed, data):
     """Replacing the suffix by another order changes the whole cost by exactly the change of the part."""
     instances = make(2, size, seed)
@@ -69,7 +69,7 @@ def test_a_partial_solution_costs_its_share_and_splices_back(make, size, seed, d
 
 
 @given(makers, st.integers(8, 40), seeds, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_disjoint_parts_are_accepted_each_on_its_own(make, size, seed, data):
     """Any choice of parts can be replaced at once, and the whole cost changes by the sum of their changes."""
     instances = make(3, size, seed)
@@ -93,7 +93,7 @@ def test_disjoint_parts_are_accepted_each_on_its_own(make, size, seed, data):
 
 
 @given(makers, st.integers(1, 40), seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_cheap_starts_are_feasible(make, size, seed):
     instances = make(2, size, seed)
     of(instances).check(instances, of(instances).cheap_start(instances))

@@ -61,7 +61,7 @@ def campaign(api, service, method, path, examples):
     known = st.sampled_from([None, *jobs])
     modes = st.sampled_from(list(GenerationMode))
 
-    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(data=st.data(), mode=modes, job=known)
     def run(data, mode, job):
         case = data.draw(operation.as_strategy(generation_mode=mode))
@@ -94,7 +94,7 @@ def test_many_requests_do_not_break_it(api, service, method, path):
     campaign(api, service, method, path, examples=1000)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
@@ -109,7 +109,7 @@ def test_any_json_at_all(service, value):
     assert response.json()["error"]
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_sound_request_with_one_thing_changed(service, data):
     request = vroom(jobs=3, vehicles=2)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from lehd.decoding.construct import construct
+from lehd.decoding.picture import redrawn
 from lehd.decoding.replay import Replays
 from lehd.decoding.stop import OutOfTime, Stop
 from lehd.memory import Memory
@@ -36,6 +38,7 @@ def random_reconstruct(
     on_iteration: Callable[[int, Solution], None] | None = None,
     memory: Memory | None = None,
     construct_part: ConstructPart | None = None,
+    redraw: bool = False,
 ) -> Solution:
     """Improve the solutions of all instances until `stop`; none of them ever gets worse.
 
@@ -44,7 +47,8 @@ def random_reconstruct(
     With a `coverage` there are as many disjoint ones as have so many nodes together, up to the whole solution; each is
     kept or dropped on its own: with fixed ends they never meet. On a GPU these have one of a few lengths. Those that do
     not fit into the `memory` together are constructed in turn. Who calls this several times in a row can hand over what
-    `constructor` gives, which remembers how to do things fast; `memory` is then without meaning.
+    `constructor` gives, which remembers how to do things fast; `memory` is then without meaning. With `redraw` the
+    model sees every partial solution in a picture of its own (picture.py).
     """
     size = solution.nodes.shape[1]
     upper = size if longest is None else min(longest, size)
@@ -60,6 +64,8 @@ def random_reconstruct(
         solution = problem.randomise(instances, solution, generator)
         length = rng.choice(lengths)
         partial = problem.cut(instances, solution, length, max(1, min(coverage, size) // length))
+        if redraw:
+            partial = replace(partial, instances=redrawn(partial.instances, generator))
         state = partial.state()
         try:
             rollout = construct_part(partial.instances, state, nearest=nearest, stop=stop)

@@ -50,7 +50,8 @@ async def stream(desk: Desk, identity: str, record: Record) -> AsyncIterator[str
     """
     job = desk.active.get(identity)
     if job is None and record["state"] in ACTIVE:  # it has ended since it was looked up
-        record = await anyio.to_thread.run_sync(desk.find, identity) or record
+        ended: Record | None = await anyio.to_thread.run_sync(desk.find, identity)
+        record = ended or record
     shown = _Shown()
     if job is not None:
         with listening(job) as event:

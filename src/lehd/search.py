@@ -102,7 +102,6 @@ class Search:
         sites = instances.coords if instances.sites is None else instances.sites
         # The model sees the plane scaled to the unit square; distances are measured where they were given.
         self.instances: Instances = replace(instances, coords=unit_box(instances.coords), sites=sites).to(device)
-        self.redraw = not faithful(self.instances)
         self.solution: Solution | None = None
         self.cost = torch.zeros(len(instances))
         self.history: list[list[Incumbent]] = [[] for _ in range(len(instances))]
@@ -136,7 +135,6 @@ class Search:
                 nearest=plan.nearest,
                 on_iteration=self._on_iteration,
                 memory=self.memory,
-                redraw=self.redraw,
             )
         except KeyboardInterrupt:
             self.interrupted = True
@@ -227,7 +225,7 @@ class Search:
 
         parallel, longest = wish.parallel is not False, wish.longest
         if longest is None:
-            worth = min(size, self.problem.longest_in_time, MOST if self.redraw else size)
+            worth = min(size, self.problem.longest_in_time, size if faithful(self.instances) else MOST)
             longest = largest(lambda length: fits(length, size // length if parallel else 1), SHORTEST, worth)
             if longest < min(USUAL_LENGTH, worth):  # better fewer than shorter ones
                 longest = largest(lambda length: fits(length, 1), SHORTEST, min(USUAL_LENGTH, worth))

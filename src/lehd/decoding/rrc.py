@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lehd.decoding.construct import construct
-from lehd.decoding.picture import redrawn
+from lehd.decoding.picture import faithful, redrawn
 from lehd.decoding.replay import Replays
 from lehd.decoding.stop import OutOfTime, Stop
 from lehd.memory import Memory
@@ -38,7 +38,6 @@ def random_reconstruct(
     on_iteration: Callable[[int, Solution], None] | None = None,
     memory: Memory | None = None,
     construct_part: ConstructPart | None = None,
-    redraw: bool = False,
 ) -> Solution:
     """Improve the solutions of all instances until `stop`; none of them ever gets worse.
 
@@ -47,8 +46,8 @@ def random_reconstruct(
     With a `coverage` there are as many disjoint ones as have so many nodes together, up to the whole solution; each is
     kept or dropped on its own: with fixed ends they never meet. On a GPU these have one of a few lengths. Those that do
     not fit into the `memory` together are constructed in turn. Who calls this several times in a row can hand over what
-    `constructor` gives, which remembers how to do things fast; `memory` is then without meaning. With `redraw` the
-    model sees every partial solution in a picture of its own (picture.py).
+    `constructor` gives, which remembers how to do things fast; `memory` is then without meaning. Where
+    positions do not show the distances, the model sees every partial solution in a picture of its own (picture.py).
     """
     size = solution.nodes.shape[1]
     upper = size if longest is None else min(longest, size)
@@ -59,6 +58,7 @@ def random_reconstruct(
     if construct_part is None:
         construct_part = constructor(model, problem, instances.device, memory, nodes=0 if coverage else upper + 1)
     lengths = few_lengths(lower, upper) if on_gpu and coverage else range(lower, upper + 1)
+    redraw = not faithful(instances)
     iteration = 0
     while not problem.trivial(instances) and not stop.done(iteration):
         solution = problem.randomise(instances, solution, generator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -56,12 +57,13 @@ def test_what_a_map_shows_as_it_is() -> None:
     assert faithful(Instances(coords=torch.rand(3, 50, 2, dtype=torch.float64)))
     assert faithful(matrix_instances(1e6 * planar(40)))
     assert faithful(towns((48.0, 48.5), (16.0, 16.7)))
-    assert faithful(Instances(coords=torch.zeros(1, 5, 2, dtype=torch.float64)))  # all in one place
+    assert faithful(matrix_instances(np.zeros((5, 5))))  # all in one place
 
 
 def test_what_no_map_shows_as_it_is() -> None:
     assert not faithful(matrix_instances(roads(40)))
     assert not faithful(towns((-50.0, 65.0), (-170.0, 170.0)))
+    assert not faithful(matrix_instances(roads(30), coords=np.zeros((30, 2))))  # a map that shows nothing
     two = [matrix_instances(1000 * planar(30)), matrix_instances(roads(30))]
     coords, matrix = (torch.cat([getattr(each, name).double() for each in two]) for name in ("coords", "matrix"))
     assert not faithful(Instances(coords, rule=two[0].rule, matrix=matrix))
@@ -102,11 +104,34 @@ def test_forbidden_edges_do_not_shrink_the_rest() -> None:
     assert torch.corrcoef(torch.stack([part.flatten(), wanted.flatten()]))[0, 1] > 0.9
 
 
+def test_a_node_that_is_near_to_all_does_not_hide_the_rest() -> None:
+    """Such as the free end of an open path."""
+    distances = 1000 * planar(20)
+    distances[0] = distances[:, 0] = 0
+    drawn = shown(redrawn(matrix_instances(distances), torch.Generator().manual_seed(0)))[1:, 1:]
+    wanted = torch.from_numpy(distances)[1:, 1:]
+    assert torch.corrcoef(torch.stack([drawn.flatten(), wanted.flatten()]))[0, 1] > 0.8
+
+
+def test_costs_on_the_globe_stay_what_they_are() -> None:
+    globe = towns((-50.0, 65.0), (-170.0, 170.0))
+    degrees = replace(globe, coords=globe.sites, sites=None)  # positions that the rule measures itself
+    ends = torch.arange(5)[None], torch.arange(5, 10)[None]
+    for each in (globe, degrees):
+        assert redrawn(each, torch.Generator()).distance(*ends).equal(each.distance(*ends))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-9, 5e14])
+def test_units_do_not_matter(scale: float) -> None:
+    one, other = (redrawn(matrix_instances(s * planar(20)), torch.Generator().manual_seed(0)) for s in (1.0, scale))
+    torch.testing.assert_close(shown(one), shown(other), atol=1e-3, rtol=0)
+
+
 def test_many_pictures_are_drawn_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     away = towns((-50.0, 65.0), (-170.0, 170.0)).take(torch.arange(60).view(12, 5), torch.zeros(12, dtype=torch.long))
     together = redrawn(away, torch.Generator())
     monkeypatch.setattr(picture, "AT_ONCE", 130)  # five at once
-    torch.testing.assert_close(redrawn(away, torch.Generator()).coords, together.coords)
+    torch.testing.assert_close(redrawn(away, torch.Generator()).coords, together.coords, atol=1e-4, rtol=0)
 
 
 def test_nothing_to_draw() -> None:

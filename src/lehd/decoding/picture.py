@@ -16,11 +16,13 @@ from lehd.types import Instances
 
 MOST = 200  # nodes of a picture: the work grows with their cube
 FAITHFUL = 0.03  # mean relative error of distances in a map that needs no further pictures
-PAIRS = 2000  # of nodes of an instance that are compared to find out
-AT_ONCE = 4_000_000  # distances of all pictures that are drawn together
+PAIRS, ALL_PAIRS = 2000, 200_000  # of nodes, of an instance and of all of them, that are compared to find out
+AT_ONCE = 1_000_000  # distances of all pictures that are drawn together
 ROUNDS = 20  # of moving nodes to where their distances want them
 BLUR = 0.05  # relative changes of distances, another time others: a second picture of the same nodes shows them anew
-DETOUR = 3.0  # times the way over other nodes: what is longer forbids an edge, and shall not shrink all the rest
+# Times the way over other nodes, and times the way to the next one: what is longer than both forbids an edge, and
+# shall not shrink all the rest.
+DETOUR, FAR = 3.0, 10.0
 NEAR = 0.02  # of the longest distance: what is nearer than this counts alike
 
 
@@ -28,15 +30,16 @@ def faithful(instances: Instances) -> bool:
     """Whether positions show the distances as they are, up to a factor for each instance."""
     if instances.matrix is None and not instances.rule.geographic:
         return True
-    nodes, size = instances.num_nodes, (len(instances), PAIRS)
+    nodes, size = instances.num_nodes, (len(instances), min(PAIRS, ALL_PAIRS // len(instances) + 20))
     draw = torch.Generator().manual_seed(0)
     a, b = (torch.randint(nodes, size, generator=draw).to(instances.device) for _ in range(2))
     rows = torch.arange(len(instances), device=instances.device)[:, None]
     shown = (instances.coords[rows, a] - instances.coords[rows, b]).norm(dim=-1)
-    ratio = instances.distance(a, b) / shown.clamp(min=1e-12)
-    ratio[shown <= 1e-9 * shown.amax(1, keepdim=True)] = torch.nan
+    true = instances.distance(a, b)
+    ratio = (true / shown).where(shown > 1e-9 * shown.amax(1, keepdim=True), torch.nan)
     error = (ratio / ratio.nanmedian(1, keepdim=True).values - 1).abs().nanmean(1)
-    return not bool((error > FAITHFUL).any())
+    error = error.nan_to_num(torch.inf)  # nothing is shown
+    return not bool(((error > FAITHFUL) & (true > 0).any(1)).any())
 
 
 def redrawn(instances: Instances, generator: torch.Generator) -> Instances:
@@ -46,7 +49,10 @@ def redrawn(instances: Instances, generator: torch.Generator) -> Instances:
     few = max(1, AT_ONCE // instances.num_nodes**2)
     parts = [instances.rows(slice(first, first + few)) for first in range(0, len(instances), few)]
     drawn = torch.cat([draw(_distances(part, generator)) for part in parts])
-    return replace(instances, coords=drawn.to(instances.coords))
+    by_positions = instances.matrix is None and instances.sites is None
+    return replace(
+        instances, coords=drawn.to(instances.coords), sites=instances.coords if by_positions else instances.sites
+    )
 
 
 def draw(distances: Tensor) -> Tensor:
@@ -54,11 +60,11 @@ def draw(distances: Tensor) -> Tensor:
     then rounds in which every node moves to where the nodes near it want it."""
     squares = -0.5 * distances.square()
     centred = squares - squares.mean(1, keepdim=True) - squares.mean(2, keepdim=True) + squares.mean((1, 2), True)
-    values, vectors = torch.linalg.eigh(centred)
-    at: Tensor = vectors[..., -2:] * values[:, None, -2:].clamp(min=0).sqrt()
-    weight = (distances + NEAR).pow(-2)
-    weight.diagonal(dim1=1, dim2=2).zero_()
-    weight = weight / weight.sum(2, keepdim=True)
+    values, vectors = torch.linalg.eigh(centred.cpu())  # before torch 2.12, GPUs do them one by one and slowly
+    at: Tensor = (vectors[..., -2:] * values[:, None, -2:].clamp(min=0).sqrt()).to(distances.device)
+    # Who is near to everybody, such as a free end of an open path, says nothing about where to be.
+    weight = (distances + NEAR).pow(-2) * (distances > 0)
+    weight = weight / weight.sum(2, keepdim=True).clamp(min=1e-12)
     for _ in range(ROUNDS):
         away = at[:, :, None] - at[:, None]
         stretch = distances / away.norm(dim=-1).clamp(min=1e-6)
@@ -75,14 +81,16 @@ def _distances(instances: Instances, generator: torch.Generator) -> Tensor:
         all_pairs = instances.distance(*(ends.expand(size, -1) for ends in pairs)).view(size, nodes, nodes)
     else:
         all_pairs = instances.matrix
-    distances = all_pairs.float()
+    distances = all_pairs.double()
     distances = (distances + distances.mT) / 2
+    distances = (distances / distances.amax((1, 2), keepdim=True).clamp(min=torch.finfo(torch.double).tiny)).float()
     if instances.matrix is not None:
         noise = torch.randn(distances.shape, generator=generator, device=distances.device)
         distances = distances * torch.exp(BLUR * (noise + noise.mT) / 2**0.5)
     shortest = distances
     for via in range(nodes):
         shortest = torch.minimum(shortest, shortest[:, :, via, None] + shortest[:, None, via])
-    distances = torch.minimum(distances, DETOUR * shortest)
+    next_one = distances.where(distances > 0, torch.inf).amin(2).nan_to_num(0.0, posinf=0.0).median(1).values
+    distances = torch.minimum(distances, torch.maximum(DETOUR * shortest, FAR * next_one[:, None, None]))
     distances.diagonal(dim1=1, dim2=2).zero_()
     return distances / distances.amax((1, 2), keepdim=True).clamp(min=1e-12)

@@ -51,7 +51,7 @@ async def stream(desk: Desk, identity: str, record: Record) -> AsyncIterator[str
     job = desk.active.get(identity)
     if job is None and record["state"] in ACTIVE:  # it has ended since it was looked up
         ended: Record | None = await anyio.to_thread.run_sync(desk.find, identity)
-        record = ended or record
+        record, job = ended or record, desk.active.get(identity)  # which it is again if it was resumed
     shown = _Shown()
     if job is not None:
         with listening(job) as event:

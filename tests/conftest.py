@@ -1,8 +1,4 @@
-"""Settings of all tests, and of the processes they start."""
-
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other collapse on a busy machine
+"""Settings of all tests."""
 
 from hypothesis import settings
 

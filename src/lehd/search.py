@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from lehd import symmetry
+from lehd.decoding import picture
 from lehd.decoding.construct import best_rows, construct
-from lehd.decoding.picture import MOST, faithful
 from lehd.decoding.rrc import SHORTEST, random_reconstruct, strictly_shorter
 from lehd.decoding.select import GREEDY, Beam, Sample, Select
 from lehd.decoding.speed import Speed, measure_speed
@@ -225,7 +225,9 @@ class Search:
 
         parallel, longest = wish.parallel is not False, wish.longest
         if longest is None:
-            worth = min(size, self.problem.longest_in_time, size if faithful(self.instances) else MOST)
+            worth = min(size, self.problem.longest_in_time)
+            if not picture.faithful(self.instances):
+                worth = min(worth, picture.LARGEST)
             longest = largest(lambda length: fits(length, size // length if parallel else 1), SHORTEST, worth)
             if longest < min(USUAL_LENGTH, worth):  # better fewer than shorter ones
                 longest = largest(lambda length: fits(length, 1), SHORTEST, min(USUAL_LENGTH, worth))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lehd import solve
 from lehd.decoding import picture
-from lehd.decoding.picture import MOST, draw, faithful, redrawn
+from lehd.decoding.picture import LARGEST, draw, faithful, redrawn
 from lehd.io import read_text
 from lehd.io.arrays import matrix_instances
 from lehd.types import Instances
@@ -136,7 +136,7 @@ def test_many_pictures_are_drawn_in_turn(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_nothing_to_draw() -> None:
     generator = torch.Generator()
-    for nodes in (2, MOST + 1):
+    for nodes in (2, LARGEST + 1):
         assert (same := matrix_instances(planar(nodes))) is redrawn(same, generator)
     nowhere = matrix_instances(np.zeros((5, 5)))
     assert redrawn(nowhere, generator).coords.isfinite().all()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lehd.types import Instances
 
-MOST = 200  # nodes of a picture: the work grows with their cube
+LARGEST = 200  # nodes of a picture: the work grows with their cube
 FAITHFUL = 0.03  # mean relative error of distances in a map that needs no further pictures
 PAIRS, ALL_PAIRS = 2000, 200_000  # of nodes, of an instance and of all of them, that are compared to find out
 AT_ONCE = 1_000_000  # distances of all pictures that are drawn together
@@ -31,8 +31,8 @@ def faithful(instances: Instances) -> bool:
     if instances.matrix is None and not instances.rule.geographic:
         return True
     nodes, size = instances.num_nodes, (len(instances), min(PAIRS, ALL_PAIRS // len(instances) + 20))
-    draw = torch.Generator().manual_seed(0)
-    a, b = (torch.randint(nodes, size, generator=draw).to(instances.device) for _ in range(2))
+    always_the_same = torch.Generator().manual_seed(0)
+    a, b = (torch.randint(nodes, size, generator=always_the_same).to(instances.device) for _ in range(2))
     rows = torch.arange(len(instances), device=instances.device)[:, None]
     shown = (instances.coords[rows, a] - instances.coords[rows, b]).norm(dim=-1)
     true = instances.distance(a, b)
@@ -44,15 +44,13 @@ def faithful(instances: Instances) -> bool:
 
 def redrawn(instances: Instances, generator: torch.Generator) -> Instances:
     """The same instances, if they are small, with positions that show their own distances."""
-    if not 3 <= instances.num_nodes <= MOST:
+    if not 3 <= instances.num_nodes <= LARGEST:
         return instances
     few = max(1, AT_ONCE // instances.num_nodes**2)
     parts = [instances.rows(slice(first, first + few)) for first in range(0, len(instances), few)]
     drawn = torch.cat([draw(_distances(part, generator)) for part in parts])
-    by_positions = instances.matrix is None and instances.sites is None
-    return replace(
-        instances, coords=drawn.to(instances.coords), sites=instances.coords if by_positions else instances.sites
-    )
+    sites = instances.coords if instances.sites is None else instances.sites  # what is measured stays
+    return replace(instances, coords=drawn.to(instances.coords), sites=sites)
 
 
 def draw(distances: Tensor) -> Tensor:
@@ -90,7 +88,7 @@ def _distances(instances: Instances, generator: torch.Generator) -> Tensor:
     shortest = distances
     for via in range(nodes):
         shortest = torch.minimum(shortest, shortest[:, :, via, None] + shortest[:, None, via])
-    next_one = distances.where(distances > 0, torch.inf).amin(2).nan_to_num(0.0, posinf=0.0).median(1).values
+    next_one = distances.where(distances > 0, torch.inf).amin(2).nan_to_num(posinf=0.0).median(1).values
     distances = torch.minimum(distances, torch.maximum(DETOUR * shortest, FAR * next_one[:, None, None]))
     distances.diagonal(dim1=1, dim2=2).zero_()
     return distances / distances.amax((1, 2), keepdim=True).clamp(min=1e-12)

@@ -46,8 +46,9 @@ def random_reconstruct(
     With a `coverage` there are as many disjoint ones as have so many nodes together, up to the whole solution; each is
     kept or dropped on its own: with fixed ends they never meet. On a GPU these have one of a few lengths. Those that do
     not fit into the `memory` together are constructed in turn. Who calls this several times in a row can hand over what
-    `constructor` gives, which remembers how to do things fast; `memory` is then without meaning. Where
-    positions do not show the distances, the model sees every partial solution in a picture of its own (picture.py).
+    `constructor` gives, which remembers how to do things fast; `memory` is then without meaning.
+
+    Where positions do not show the distances, the model sees every partial solution in a picture of its own.
     """
     size = solution.nodes.shape[1]
     upper = size if longest is None else min(longest, size)

@@ -125,7 +125,7 @@ class State(_Tensors):
     available: Tensor  # (R, U) the nodes still to be placed, in any order
     resources: Tensor  # (R, any) what the problem keeps track of, in its own units; (R, 0) where there is nothing
 
-    def rows(self, which: Tensor) -> State:
+    def rows(self, which: Tensor | slice) -> State:
         """The given rows, in the given order; a row may be taken several times."""
         state: State = self.map(lambda tensor: tensor[which])
         return state

@@ -96,7 +96,8 @@ class CountingFeed:
 
     def next(self) -> Plan:
         plan: Plan = self._feed.next()
-        self.flops += TRAINING * decision_flops(self._model, plan.rows, plan.available, plan.nodes)
+        passes = TRAINING * plan.share + (plan.share < 1)  # all decisions are looked at before some are learnt from
+        self.flops += passes * decision_flops(self._model, plan.rows, plan.available, plan.nodes)
         return plan
 
 

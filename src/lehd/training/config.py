@@ -32,6 +32,8 @@ class TrainConfig:
     epochs: int | None = None  # … or by passes over the data, with states = "steps"
     states: str = RANDOM  # one decision of each of many partial solutions, or "steps": all decisions of some, in order
     tokens: int = 131_072  # through the decoder, per step, with states = "random"
+    hardest: float = 1.0  # share of a step's decisions, those of the greatest losses, that gradients are taken from,
+    # with states = "random"; below 1 for models that are trained already: supervised.py
     batch: int = 1024  # partial solutions that are stepped through together, with states = "steps"; or instances of a
     # step, with method = "reinforce"
     recipe: str = "uniform_tsp"  # with method = "reinforce": what instances are drawn from, …
@@ -84,6 +86,10 @@ class TrainConfig:
             raise LehdError('`shares` need states = "random": a pass over the data takes every label once')
         if min(self.tokens, self.batch, self.held_out) < 1:
             raise LehdError("`tokens`, `batch` and `held_out` must be at least 1")
+        if not 0 < self.hardest <= 1:
+            raise LehdError(f"hardest = {self.hardest}: expected a share above 0, up to 1 (all decisions)")
+        if self.hardest < 1 and (self.states != RANDOM or self.method != SUPERVISED or self.model.norm != "none"):
+            raise LehdError('`hardest` needs labels, states = "random" and a model without normalization')
         if not 0 <= self.average < 1:
             raise LehdError(f"average = {self.average}: expected a decay from 0 (none) to below 1")
 

@@ -27,6 +27,8 @@ from lehd.training.partial import Batch, sample_shape
 from lehd.types import PartialSolution
 
 FIFTH = 5  # one label in so many of a user's own files is held out
+# With most nodes of a whole problem available, start and destination lie side by side: more decisions are open.
+EARLY, EARLY_SHARE = 0.9, 4  # share of the nodes, and how many times as many decisions are learnt from
 
 
 class Data:
@@ -89,6 +91,7 @@ class Plan:
     available: int  # that the decoder sees, beside starting and destination node
     draw: Callable[[slice], Batch]  # those of its rows that a process takes
     key: Hashable | None = None  # plans of equal keys do equal work, but for the numbers drawn
+    share: float = 1.0  # of the decisions, the hardest, that gradients are taken from
 
 
 class Feed(Protocol):
@@ -121,7 +124,8 @@ class RandomStates:
         mixture, layers = self.mixtures[number], self.config.model.decoder_layers
         shape = sample_shape(self.problem, mixture.nodes, self.config.tokens, layers, self.rng)
         draw = partial(mixture.batch, self.problem, shape, self.generator)
-        return Plan(shape.rows, shape.length, shape.available, draw, (number, shape))
+        share = self.config.hardest * (EARLY_SHARE if shape.available > EARLY * mixture.nodes else 1)
+        return Plan(shape.rows, shape.length, shape.available, draw, (number, shape), min(1.0, share))
 
 
 class ConstructionSteps:

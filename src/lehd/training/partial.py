@@ -31,20 +31,13 @@ class Batch:
     state: State
     action: Tensor  # (B,) the label's choice among the U · K actions
 
-    def rows(self, which: slice) -> Batch:
+    def rows(self, which: slice | Tensor) -> Batch:
         """Some of the decisions."""
-        if which == ALL:
+        if isinstance(which, slice) and which == ALL:
             return self
         action = self.action[which]
-        state = replace(
-            self.state,
-            instance=self.state.instance[: len(action)],  # row r decides for instance r, here as in the whole batch
-            start=self.state.start[which],
-            destination=self.state.destination[which],
-            available=self.state.available[which],
-            resources=self.state.resources[which],
-        )
-        return Batch(self.instances.rows(which), state, action)
+        instance = self.state.instance[: len(action)]  # row r decides for instance r, here as in the whole batch
+        return Batch(self.instances.rows(which), replace(self.state.rows(which), instance=instance), action)
 
 
 class Shape(NamedTuple):

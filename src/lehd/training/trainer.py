@@ -18,7 +18,6 @@ from torch import Tensor
 from lehd.errors import LehdError
 from lehd.model.checkpoint import save_model
 from lehd.model.lehd import LEHD
-from lehd.model.precision import arithmetic
 from lehd.problems import PROBLEMS
 from lehd.problems.base import Problem
 from lehd.recording import Pace
@@ -36,7 +35,7 @@ from lehd.training.log import Log
 from lehd.training.optimizer import make_optimizers
 from lehd.training.processes import Processes
 from lehd.training.reinforce import Reinforce
-from lehd.training.supervised import Work, cross_entropy
+from lehd.training.supervised import Work, learn
 from lehd.training.validation import greedy_cost, greedy_gap, measure
 
 WEIGHTS, AVERAGE = "weights.safetensors", "average.safetensors"
@@ -160,11 +159,7 @@ class Trainer:
         if len(batch.action) == 0:  # more processes than decisions
             self._hand_in(torch.zeros_like(self.new_sums))
             return
-        with arithmetic(self.device):
-            loss, right = cross_entropy(self.model, self.problem, batch)
-        total = loss.sum()
-        (total / plan.rows).backward()  # type: ignore[no-untyped-call]
-        self._hand_in(torch.stack([total, right.sum(), torch.full_like(total, len(batch.action))]))
+        self._hand_in(learn(self.model, self.problem, batch, plan.share, plan.rows))
 
     @torch.no_grad()
     def _hand_in(self, sums: Tensor) -> None:

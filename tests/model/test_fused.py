@@ -67,7 +67,9 @@ def check_in_single_precision(rows, length, dim=128, heads=8, hidden=512, many=2
         q, k, _ = layers[0].qkv.weight.data.view(3, dim, dim)
         q[:, 0], k[:, 0] = 1.0, -1.0
     x.requires_grad_()
-    found, wanted = _Stack.apply(x, heads, 0.5, matrices, *parameters), plain(layers, x)
+    found, wanted = _Stack.apply(x, True, heads, 0.5, matrices, *parameters), plain(layers, x)
+    with torch.no_grad():
+        assert torch.equal(_Stack.apply(x, False, heads, 0.5, matrices, *parameters), found)
     bound = 1e-4 if shift else 1e-5  # large scores have few digits after the point
     assert apart(found, wanted) < bound
     weights = torch.randn_like(found)
@@ -98,6 +100,16 @@ def test_kernels_compute_what_the_layers_do():
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_nothing_is_kept_where_no_gradient_is_asked_for(monkeypatch):
+    kept = []
+    monkeypatch.setattr(fused._Stack, "apply", lambda x, keep, *_: kept.append(keep) or x)
+    layers, x = stack(), torch.randn(2, 5, 128)
+    run_fused(layers, x)
+    with torch.no_grad():
+        run_fused(layers, x)
+    assert kept == [True, False]
 
 
 def test_layers_on_the_cpu_run_as_they_are_written():

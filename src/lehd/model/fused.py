@@ -60,7 +60,8 @@ def run_fused(layers: Sequence[AttentionLayer], x: Tensor) -> Tensor:
     """(R, n, D) -> (R, n, D), as if the layers were called one after the other."""
     weights = [tensor for layer in layers for tensor in layer.parameters()]
     half = [Matrices(*matrices) for matrices in half_copies(layers)]
-    out: Tensor = _Stack.apply(x, layers[0].heads, layers[0].sharpen, half, *weights)  # type: ignore[no-untyped-call]
+    keep = torch.is_grad_enabled()  # which nobody knows any more within `forward`
+    out: Tensor = _Stack.apply(x, keep, layers[0].heads, layers[0].sharpen, half, *weights)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -81,9 +82,11 @@ class Biases(NamedTuple):
 
 class _Stack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, heads: int, sharpen: float, half: list[Matrices], *weights: Tensor) -> Tensor:
-        """`weights` are those of all layers in the order of `parameters()`: matrices and biases by turns."""
-        keep = any(ctx.needs_input_grad)
+    def forward(
+        ctx: Any, x: Tensor, keep: bool, heads: int, sharpen: float, half: list[Matrices], *weights: Tensor
+    ) -> Tensor:
+        """`weights` are those of all layers in the order of `parameters()`: matrices and biases by turns. With `keep`
+        there is a gradient."""
         shape, x = x.shape, x.contiguous().float()
         tokens = x.view(-1, shape[-1])
         tokens_half = tokens.to(half[0].qkv.dtype)
@@ -126,7 +129,7 @@ class _Stack(torch.autograd.Function):
         for (qkv, out, ff_in, ff_out), total in zip(reversed(matrices), totals, strict=True):
             b_ff_out, b_out, b_ff_in = total.split([dim, dim, hidden])
             gradients += [qkv, out, b_out, ff_in, b_ff_in, ff_out, b_ff_out]
-        return g.view(ctx.shape), None, None, None, *gradients
+        return g.view(ctx.shape), None, None, None, None, *gradients
 
 
 def over_tokens(left: Tensor, right: Tensor) -> Tensor:

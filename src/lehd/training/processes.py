@@ -2,7 +2,8 @@
 
 All of them draw the same numbers from the same seed and make decisions of their own rows of them, so that no decision
 is taken twice and the sum of their gradients is the gradient of one process: a run does not depend on their number, and
-may go on with another one. The first process alone reads and writes the run's folder; the others are told what they
+may go on with another one. (Where gradients are taken from the hardest decisions alone, each process takes those of its
+own rows.) The first process alone reads and writes the run's folder; the others are told what they
 need of it.
 """
 

@@ -32,6 +32,7 @@ WHOLE_PARTS = 200  # nodes of a partial solution of which RRC shows all: of long
 VIEWS = ("average", "best")  # what to do with the eight ways to look at an instance
 CHEAP = "the search started from insertion, not from a solution of the model"
 ITERATION_SHARE = 0.1  # of the time left when RRC begins: what the longest iteration may take
+ROUGH_SHARE = 0.45  # the same after a start without the model, if parts are as long as the problem says
 USUAL_LENGTH = 100  # of partial solutions, where time does not allow to reconstruct longer ones everywhere at once
 
 
@@ -109,6 +110,7 @@ class Search:
         self.iteration = 0
         self.interrupted = False
         self.cheap = torch.zeros(len(instances), dtype=torch.bool)  # which searches did not start from the model
+        self.hurried = False  # whether there was no time for that
 
     def run(self, start: Solution | None, interrupted: bool = False) -> None:
         """Search until the stop; if the user has interrupted already, only take the start or a cheap one."""
@@ -165,6 +167,7 @@ class Search:
                 if speed.seconds(rows, steps, view) < CONSTRUCTION_SHARES[view and NEAREST] * left
             ]
             if not affordable:
+                self.hurried = True
                 self._keep(self._cheap_start())
                 return
             nearest = affordable[0]
@@ -224,6 +227,11 @@ class Search:
             return speed.seconds(batch * rows, length, wish.nearest or self._view(length)) <= budget
 
         parallel, longest = wish.parallel is not False, wish.longest
+        if self.hurried and self.problem.rough_parts and parallel and longest is None and wish.nearest is None:
+            # What a first construction would have done, in pieces all at once and with fewer nodes in view.
+            rough, view = self.problem.rough_parts
+            if speed.seconds(batch * max(1, size // rough), rough, view) <= ROUGH_SHARE * self.stop.time_left():
+                return Plan(rough, size, view)
         if longest is None:
             worth = min(size, self.problem.longest_in_time)
             if not picture.faithful(self.instances):

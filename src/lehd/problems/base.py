@@ -39,6 +39,7 @@ class Problem(ABC):
     fixed_in_suffix: int  # entries of a partial solution that are not to be decided
     whole_up_to: int  # nodes up to which the model does better with all of them in view than with the nearest
     longest_in_time: int  # partial solutions beyond this length gain too little for the time they take
+    rough_parts: tuple[int, int] | None = None  # the longest, and nodes in view, after a start without the model
     first_node: int  # the lowest number among the nodes to visit: 1 where node 0 is a depot
 
     @property

@@ -22,6 +22,7 @@ class TSP(Problem):
     name = "TSP"
     num_features, num_resources, actions_per_node = 2, 0, 1
     whole_up_to, longest_in_time = 1000, 1000
+    rough_parts = (1000, 50)
     fixed_in_suffix, first_node = 2, 0  # starting and destination node; every node is visited
 
     def features(self, instances: Instances, box: bool) -> Tensor:

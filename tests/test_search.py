@@ -1,0 +1,56 @@
+"""How a search with a time limit plans, on machines that are as fast as a test says."""
+
+import random
+import time
+
+import pytest
+import torch
+
+from lehd import search
+from lehd.decoding.speed import Speed
+from lehd.decoding.stop import max_runtime
+from lehd.problems import of
+from lehd.search import NEAREST, Options, Search
+from tests.builders import cvrp, tiny_model, tsp
+
+
+def plan(instances, monkeypatch, construction, options=None):
+    """What is planned for 60 s, if a first construction with the nearest in view takes `construction` seconds."""
+    nodes = instances.num_nodes
+    one = Speed(0.0, 1.0).seconds(1, nodes, NEAREST)
+    monkeypatch.setattr(search, "measure_speed", lambda *_: Speed(0.0, construction / one))
+    monkeypatch.setattr(Search, "_construct", lambda *_: pytest.fail("there is no time for it"))
+    found = []
+    monkeypatch.setattr(search, "random_reconstruct", lambda *_, **how: found.append(how))
+    problem = of(instances)
+    run = Search(
+        problem, instances, tiny_model(problem), torch.device("cpu"), max_runtime(60), options or Options(),
+        random.Random(0), time.perf_counter(), None,
+    )  # fmt: skip
+    run.run(None)
+    assert run.cheap.all()
+    return found[0]
+
+
+def test_where_there_is_no_time_to_construct_long_parts_are_all_constructed_at_once(monkeypatch):
+    how = plan(tsp(1, 5000), monkeypatch, construction=45)
+    assert (how["longest"], how["coverage"], how["nearest"]) == (1000, 5000, 50)
+
+
+def test_where_there_is_no_time_for_that_either_parts_are_short(monkeypatch):
+    how = plan(tsp(1, 5000), monkeypatch, construction=600)
+    assert how["longest"] <= 200
+    assert how["coverage"] < 5000
+    assert how["nearest"] is None
+
+
+@pytest.mark.parametrize("options", [Options(longest=300), Options(nearest=80), Options(parallel=False)])
+def test_what_a_user_asks_for_counts(monkeypatch, options):
+    how = plan(tsp(1, 5000), monkeypatch, construction=60, options=options)
+    assert (how["longest"], how["nearest"]) != (1000, 50)
+    assert options.longest in (None, how["longest"])
+    assert options.nearest in (None, how["nearest"])
+
+
+def test_routes_have_parts_of_their_own(monkeypatch):
+    assert plan(cvrp(1, 900), monkeypatch, construction=45)["longest"] <= 100

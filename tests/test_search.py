@@ -52,5 +52,10 @@ def test_what_a_user_asks_for_counts(monkeypatch, options):
     assert options.nearest in (None, how["nearest"])
 
 
+def test_what_no_map_shows_is_reconstructed_in_parts_that_can_be_drawn(monkeypatch):
+    monkeypatch.setattr(search.picture, "faithful", lambda _: False)
+    assert plan(tsp(1, 5000), monkeypatch, construction=45)["longest"] <= search.picture.LARGEST
+
+
 def test_routes_have_parts_of_their_own(monkeypatch):
     assert plan(cvrp(1, 900), monkeypatch, construction=45)["longest"] <= 100

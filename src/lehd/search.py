@@ -110,7 +110,6 @@ class Search:
         self.iteration = 0
         self.interrupted = False
         self.cheap = torch.zeros(len(instances), dtype=torch.bool)  # which searches did not start from the model
-        self.hurried = False  # whether there was no time for that
 
     def run(self, start: Solution | None, interrupted: bool = False) -> None:
         """Search until the stop; if the user has interrupted already, only take the start or a cheap one."""
@@ -167,7 +166,6 @@ class Search:
                 if speed.seconds(rows, steps, view) < CONSTRUCTION_SHARES[view and NEAREST] * left
             ]
             if not affordable:
-                self.hurried = True
                 self._keep(self._cheap_start())
                 return
             nearest = affordable[0]
@@ -227,14 +225,15 @@ class Search:
             return speed.seconds(batch * rows, length, wish.nearest or self._view(length)) <= budget
 
         parallel, longest = wish.parallel is not False, wish.longest
-        if self.hurried and self.problem.rough_parts and parallel and longest is None and wish.nearest is None:
+        in_plane = picture.faithful(self.instances)
+        if in_plane and self.cheap.all() and self.problem.rough_parts and parallel and not (longest or wish.nearest):
             # What a first construction would have done, in pieces all at once and with fewer nodes in view.
             rough, view = self.problem.rough_parts
             if speed.seconds(batch * max(1, size // rough), rough, view) <= ROUGH_SHARE * self.stop.time_left():
                 return Plan(rough, size, view)
         if longest is None:
             worth = min(size, self.problem.longest_in_time)
-            if not picture.faithful(self.instances):
+            if not in_plane:
                 worth = min(worth, picture.LARGEST)
             longest = largest(lambda length: fits(length, size // length if parallel else 1), SHORTEST, worth)
             if longest < min(USUAL_LENGTH, worth):  # better fewer than shorter ones

@@ -1,12 +1,15 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from lehd.bench.arithmetic import construction_flops, construction_tokens, decision_flops, layer_flops
 from lehd.bench.breakdown import group_of, put_together
-from lehd.bench.train import CONFIGURED, EAGER, measure
+from lehd.bench.train import CONFIGURED, EAGER, CountingFeed, measure
 from lehd.errors import LehdError
 from lehd.model.lehd import ModelConfig
 from lehd.training.config import TrainConfig
+from lehd.training.feed import Plan
 from tests.training.circles import circle_labels
 
 
@@ -18,6 +21,16 @@ def test_arithmetic_of_a_layer_by_hand():
     steps = sum(decision_flops(config, 1, left) for left in (3, 2, 1))
     assert construction_flops(config, 1, 3) == steps + layer_flops(config, 1, 3)
     assert construction_tokens(2, 3) == 2 * (3 + 2 + 1 + 3 * 2)
+
+
+@pytest.mark.parametrize(("share", "passes"), [(1.0, 3), (0.25, 1.75)])
+def test_decisions_that_are_only_looked_at_cost_one_pass(share, passes):
+    """Forward and backward is three; with a share below 1 all are looked at first."""
+    config = TrainConfig(steps=1, model=ModelConfig(dim=2, heads=1, feed_forward=3, decoder_layers=2))
+    plan = Plan(7, 4, 3, draw=lambda rows: None, share=share)
+    feed = CountingFeed(SimpleNamespace(next=lambda: plan), config)
+    assert feed.next() is plan
+    assert feed.flops == passes * decision_flops(config.model, 7, 3, 4)
 
 
 @pytest.mark.parametrize(

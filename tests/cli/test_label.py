@@ -89,7 +89,7 @@ def test_a_model_improves_labels_from_the_command_line(tmp_path):
     assert again.exit_code == 0, again.stderr
     assert torch.equal(load_labels(tmp_path / "again.npz").solution.nodes, load_labels(words[-1]).solution.nodes)
     for extra, message in (
-        (["--solver", "hgs"], "--improve uses a model"),
+        (["--solver", "hgs"], "are for solvers"),
         (["--shards", 0, 1], "--shards"),
         (["--gpus", 0.5], "--gpus goes with"),
         (["--processes", 2, "--device", "cpu"], "--device is for work in one process"),
@@ -100,3 +100,61 @@ def test_a_model_improves_labels_from_the_command_line(tmp_path):
     lonely = lehd_command("label", "uniform_tsp", tmp_path, "--shards", 0, 1, "--batch", 5)
     assert lonely.exit_code == 2
     assert "--improve" in lonely.stderr
+
+
+def test_a_solver_improves_labels_from_the_command_line(tmp_path):
+    pytest.importorskip("fast_tsp")
+    label_file = plain(tmp_path, tsp, count=12)
+    words = [label_file, tmp_path / "parts", "--seconds", 0.002, "--processes", 1, "--merge", tmp_path / "new.npz"]
+    done = lehd_command("label", *words, "--solver", "fast-tsp", "--batch", 5)
+    assert done.exit_code == 0, done.stderr
+    assert "3/3 parts" in done.stderr
+    assert done.stdout == f"12 labels in {tmp_path / 'new.npz'}\n"
+    old, new = read_label_file(label_file), read_label_file(tmp_path / "new.npz")
+    assert (new.costs() <= old.costs()).all()
+    assert new.costs().mean() < 0.9 * old.costs().mean()
+    assert "fast-tsp 0.002 s" in new.sources
+    again = lehd_command("label", *words)  # the problem's usual solver, and the folder knows its parts
+    assert again.exit_code == 0, again.stderr
+    assert "3/3 parts" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--shards", 0, 1], "--shards are those of a recipe"),
+        (["--parallel"], "are for models"),
+        (["--device", "cpu"], "are for models"),
+        (["--gpus", 1], "are for models"),
+        (["--seed", 1], "are for models"),
+        (["--solver", "hgs"], "hgs makes no TSP labels"),
+        (["--solver", "soup"], "no label solver 'soup'"),
+        (["--solver", "lkh"], "--binary"),
+        (["--solver", "ortools", "--iterations", 5], "--iterations N is for hgs"),
+        (["--seconds", 0], "expected a positive number"),
+        (["--cluster", "auto", "--processes", 2], "--processes is for this machine"),
+    ],
+)
+def test_mistakes_with_a_file_and_a_solver_end_in_one_line(tmp_path, extra, message):
+    done = lehd_command("label", plain(tmp_path, tsp, count=2), tmp_path / "parts", *extra)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "parts").exists()
+
+
+def test_a_file_that_is_not_there_is_no_recipe(tmp_path):
+    done = lehd_command("label", tmp_path / "old.npz", tmp_path / "parts", "--solver", "fast-tsp")
+    assert done.exit_code == 2
+    assert "old.npz: no such label file" in done.stderr
+
+
+def test_a_program_that_never_works_is_an_error(tmp_path):
+    program = tmp_path / "LKH"
+    program.write_text("#!/bin/sh\nexit 7\n")
+    program.chmod(0o700)
+    words = [plain(tmp_path, tsp, count=2), tmp_path / "parts", "--merge", tmp_path / "new.npz"]
+    done = lehd_command("label", *words, "--solver", "lkh", "--binary", program)
+    assert done.exit_code == 2
+    assert "ended with code 7" in done.stderr
+    assert not (tmp_path / "new.npz").exists()

@@ -12,7 +12,8 @@ from lehd.data.dataset import SHARD, Labelled, draw_shard, load_labels
 from lehd.data.foreign import write_plain
 from lehd.data.label_file import fresh_instances, read_label_file
 from lehd.errors import LehdError
-from lehd.labels.improve import improve, maker, write_merged
+from lehd.labels.improve import improve, write_merged
+from lehd.labels.makers import model_name
 from lehd.labels.parts import Settings
 from lehd.labels.pool import label, merge
 from lehd.labels.solvers import make_solver
@@ -56,7 +57,7 @@ def test_labels_get_shorter_never_longer_and_tell_their_maker(tmp_path, make):
     assert (same == ~shorter).all()  # what is not shorter stays as it was
     again = read_label_file(tmp_path / "new.npz")
     names = np.array(again.sources)[again.source]
-    assert (names[shorter] == maker(model, SETTINGS)).all()
+    assert (names[shorter] == model_name(model, SETTINGS)).all()
     assert (names[~shorter] == "unknown (old.npz)").all()
     assert progress.before / 50 == pytest.approx(costs(old).mean(), rel=1e-5)
     assert progress.after / 50 == pytest.approx(costs(new).mean(), rel=1e-5)
@@ -75,7 +76,7 @@ def test_compact_files_stay_compact_and_remember_solvers(tmp_path, recipe):
     write_merged(file, tmp_path / "parts", model, Settings(2, batch=150), tmp_path / "new.npz")
     again = read_label_file(tmp_path / "new.npz")
     assert again.labelled.all()  # the model also labels what the solver could not
-    assert set(again.sources) == {"alone 0.5 s", maker(model, Settings(2))}
+    assert set(again.sources) == {"alone 0.5 s", model_name(model, Settings(2))}
     with np.load(tmp_path / "new.npz") as archive:
         assert "coords" not in archive.files
         assert archive["source"].shape == (2, SHARD)
@@ -122,7 +123,7 @@ def test_fresh_instances_are_labelled_by_the_model_alone(tmp_path):
     assert write_merged(file, tmp_path / "parts", model, settings, tmp_path / "new.npz") == SHARD
     labelled = load_labels(tmp_path / "new.npz")
     np.testing.assert_array_equal(labelled.instances.coords.numpy(), draw_shard("uniform_tsp", 8, 3).coords)
-    assert read_label_file(tmp_path / "new.npz").sources == (maker(model, settings),)
+    assert read_label_file(tmp_path / "new.npz").sources == (model_name(model, settings),)
 
 
 def test_a_trained_model_finds_the_shortest_tours_of_small_instances(tmp_path):
@@ -150,7 +151,7 @@ def test_a_file_of_instances_alone_gets_labels(tmp_path):
     file, model = read_label_file(tmp_path / "bare.npz"), tiny_model(PROBLEMS["CVRP"])
     assert not file.labelled.any()
     improve(file, tmp_path / "parts", model, CPU, SETTINGS, budget=-1)
-    with pytest.raises(LehdError, match="7 instances have no label"):
+    with pytest.raises(LehdError, match="7 instances without a label"):
         write_merged(file, tmp_path / "parts", model, SETTINGS, tmp_path / "new.npz")
     improve(file, tmp_path / "parts", model, CPU, SETTINGS)
     assert write_merged(file, tmp_path / "parts", model, SETTINGS, tmp_path / "new.npz") == 7

@@ -223,3 +223,29 @@ def test_the_papers_setting(request, tmp_path):
 def test_settings_that_make_no_sense_are_refused(changes, message):
     with pytest.raises(LehdError, match=message):
         replace(RL, **changes)
+
+
+def test_samples_that_are_all_equally_long_are_not_looked_at_again():
+    """They add nothing to the gradient; the others' is what it would be."""
+    instances = tsp(3, 8)
+    instances = replace(instances, coords=instances.coords * torch.tensor([1.0, 0.0, 1.0])[:, None, None])
+    problem, model = of(instances), tiny_model(of(instances))
+    starts = torch.arange(8).expand(3, -1)
+    work = reinforce(model, problem, instances, starts, 24, generator(0))
+    begin = starting_states(problem, instances, starts)
+    rollout = construct(model, problem, instances, begin, Sample(1, generator(0)))
+    cost = sampled_costs(problem, instances, begin, rollout)
+    assert float(cost[1].abs().max()) == 0
+    assert work.decisions == 16 * 6
+    found = [p.grad.clone() for p in model.parameters()]
+
+    model.zero_grad()
+    weight = ((cost.mean(1, keepdim=True) - cost) / 24).float().flatten()
+    for batch in replay(problem, instances, begin, rollout):
+        loss, _ = module.cross_entropy(model, problem, batch)
+        (loss * weight).sum().backward()
+    for gradient, parameter in zip(found, model.parameters()):
+        torch.testing.assert_close(gradient, parameter.grad, atol=1e-7, rtol=1e-4)
+
+    alone = reinforce(tiny_model(problem), problem, instances.rows(slice(1, 2)), starts[:1], 8, generator(0))
+    assert (alone.decisions, alone.tokens) == (0, 0)

@@ -1,4 +1,4 @@
-"""`lehd label`: seeded instances and a solver in, label files out; or labels and a model in, better labels out."""
+"""`lehd label`: seeded instances and a solver in, label files out; or labels in, better labels out."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from lehd.cli.common import reporting
 from lehd.cli.work_options import Cluster, Gpus
 from lehd.errors import LehdError
 from lehd.words import count
-from lehd.work.engines import LOCAL, PROCESSES_HELP, find_crew, find_engine
+from lehd.work.engines import LOCAL, PROCESSES_HELP, find_engine
 
 if TYPE_CHECKING:
     from lehd.labels.improve import Progress as Parts
-    from lehd.labels.parts import Settings
+    from lehd.labels.improve import Wish
     from lehd.labels.pool import Progress
-    from lehd.work.units import Engine, Needs
 
 
 def label(
@@ -27,7 +26,7 @@ def label(
         str,
         typer.Argument(
             metavar="RECIPE|FILE",
-            help="uniform_tsp, shapes_tsp, uniform_cvrp, varied_cvrp or x_type_cvrp; with --improve also a label file.",
+            help="uniform_tsp, shapes_tsp, uniform_cvrp, varied_cvrp or x_type_cvrp; or a file of labels or instances.",
         ),
     ],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where each finished shard or part becomes a file.")],
@@ -53,7 +52,7 @@ def label(
         float | None, typer.Option(metavar="S", show_default="the solver's own", help="Time for each instance.")
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(metavar="S", help="Start no further shard after so many seconds.")
+        float | None, typer.Option(metavar="S", help="Start no further shard or part after so many seconds.")
     ] = None,
     merge: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Join all shards or parts in the folder into one label file.")
@@ -75,18 +74,20 @@ def label(
         bool, typer.Option("--parallel", help="Many parts of a solution in an iteration, with --improve.")
     ] = False,
     batch: Annotated[
-        int | None, typer.Option(metavar="K", min=1, show_default="chosen", help="Instances at once, with --improve.")
+        int | None,
+        typer.Option(metavar="K", min=1, show_default="chosen", help="Instances in a part, with --improve or a FILE."),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="K", min=0, help="With --improve.")] = 0,
     device: Annotated[
         str | None, typer.Option(metavar="NAME", show_default="chosen", help="cpu, cuda …, with --improve.")
     ] = None,
 ) -> None:
-    """Make labels to train on: draw instances from a recipe and solve them on all cores, or let a model improve them.
+    """Make labels to train on: draw instances from a recipe and solve them on all cores, or improve those of a file.
 
     Stop it at any time; the same command goes on where it stopped. An instance that a solver fails on is left out.
-    --improve takes the labels of a file and keeps whichever is shorter, theirs or the model's; fresh instances of a
-    recipe it labels with the model alone.
+    With a FILE in place of a recipe, its instances are solved again, and of old and new label the shorter one is kept.
+    --improve WEIGHTS does so with a model in place of a solver; fresh instances of a recipe it labels with the model
+    alone.
 
     [bold]Examples[/bold]
 
@@ -98,22 +99,43 @@ def label(
 
       lehd label x_type_cvrp labels --shards 0 10000 --iterations 500 --cluster auto
 
+      lehd label tsp100.npz parts --solver fast-tsp --seconds 0.1 --merge better.npz
+
       lehd label cvrp100.npz parts --improve weights.safetensors --iterations 200 --merge better.npz
     """
     with reporting():
-        limit = float("inf") if budget is None else budget
-        if improve is not None:
-            if any(option is not None for option in (solver, binary, seconds)):
-                raise LehdError("--solver, --binary and --seconds are for solvers; --improve uses a model")
-            from lehd.labels.parts import ITERATIONS, Settings
+        from lehd.data.label_file import names_a_file
 
-            rounds = ITERATIONS if iterations is None else iterations
-            settings = Settings(rounds, parallel, batch, seed)
-            crew = find_crew(cluster, processes, gpus)
-            _improve(recipe, folder, improve, customers, shards, settings, limit, merge, device, *crew)
+        limit = float("inf") if budget is None else budget
+        if improve is not None or names_a_file(recipe):
+            from lehd.labels.improve import Wish
+
+            wish = Wish(
+                source=recipe,
+                folder=folder,
+                weights=improve,
+                solver=solver,
+                binary=binary,
+                seconds=seconds,
+                customers=customers,
+                shards=shards,
+                iterations=iterations,
+                parallel=parallel,
+                batch=batch,
+                seed=seed,
+                device=device,
+                processes=processes,
+                cluster=cluster,
+                gpus=gpus,
+                budget=limit,
+                merge=merge,
+            )
+            _improve(wish)
             return
         if parallel or batch is not None or device is not None or gpus:
-            raise LehdError("--parallel, --batch, --device and --gpus go with --improve WEIGHTS")
+            raise LehdError(
+                "--parallel, --batch, --device and --gpus go with --improve WEIGHTS; --batch also with a FILE"
+            )
         from lehd.labels.pool import run
 
         if not len(range(*shards)) and merge is None:
@@ -131,37 +153,19 @@ def label(
             typer.echo(f"{count(merged, 'label')} in {merge}")
 
 
-def _improve(
-    source: str,
-    folder: Path,
-    weights: Path,
-    customers: int,
-    shards: tuple[int, int],
-    settings: Settings,
-    budget: float,
-    merge: Path | None,
-    device: str | None,
-    engine: Engine | None,
-    needs: Needs,
-) -> None:
+def _improve(wish: Wish) -> None:
     from lehd.labels.improve import run
 
     with PartsBar() as bar:
-        progress, labels = run(
-            source, folder, weights, customers, shards, settings, budget, merge, device, bar, engine, needs
-        )
-    typer.echo(str(progress), err=True)
-    for failure in progress.failures:
-        typer.echo(f"failed: {failure}", err=True)
-    if not progress.complete:
-        left = count(progress.total_parts - progress.parts, "part")
-        typer.echo(f"{left} left: the same command goes on", err=True)
-    if merge is not None:
-        typer.echo(f"{count(labels, 'label')} in {merge}")
+        progress, labels = run(wish, bar)
+    for line in (str(progress), *progress.troubles()):
+        typer.echo(line, err=True)
+    if wish.merge is not None:
+        typer.echo(f"{count(labels, 'label')} in {wish.merge}")
 
 
 class PartsBar(LiveBar):
-    """Called with each Progress of a model's labels."""
+    """Called with each Progress of better labels."""
 
     def __init__(self) -> None:
         super().__init__(TextColumn("improving", style="cyan"), BarColumn(bar_width=24), TimeRemainingColumn(), total=1)

@@ -6,6 +6,7 @@ more than recipe, customers and shard.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from lehd.data.dataset import (
 from lehd.errors import LehdError
 from lehd.problems import of
 from lehd.types import Instances, Solution
+from lehd.words import count
 
 NO_LABEL = -1  # in place of a source
 
@@ -63,7 +65,8 @@ class LabelFile:
         cvrp = self.instances.demands is not None
         if "recipe" not in arrays:
             if not labelled.all():
-                raise LehdError(f"{int((~labelled).sum())} instances have no label yet")
+                missing = count(int((~labelled).sum()), "instance")
+                raise LehdError(f"{missing} without a label: a file of the plain layout needs all of them")
             return arrays | {"nodes": nodes} | ({"via_depot": via} if cvrp else {})
         shape = (len(arrays["shard"]), SHARD)
         cost = np.where(labelled, of(self.instances).cost(self.instances, solution).double().numpy(), 0)
@@ -87,6 +90,16 @@ def fresh_instances(recipe: str, customers: int, shards: range) -> LabelFile:
         raise LehdError(f"unknown recipe {recipe!r}; known: {', '.join(RECIPES)}")
     arrays = {"recipe": np.array(recipe), "customers": np.array(customers), "shard": np.array(shards)}
     return _label_file(Path(recipe), arrays)
+
+
+def names_a_file(source: str) -> bool:
+    """Whether this word of a command line means a label file, there or not, rather than a recipe."""
+    return source not in RECIPES and (Path(source).is_file() or source.endswith((".npz", ".txt")))
+
+
+def source_name(solver: str, seconds: float = math.nan, iterations: float = 0) -> str:
+    """What a file calls labels of this solver with this limit."""
+    return f"{solver} {seconds:g} s" if seconds > 0 else f"{solver} {iterations:g} iterations" if iterations else solver
 
 
 def _label_file(path: Path, arrays: Arrays) -> LabelFile:
@@ -117,10 +130,7 @@ def _sources(path: Path, arrays: Arrays, labelled: NDArray[np.bool_]) -> tuple[t
             raise LehdError(f"{path}: the array source does not fit the labels")
     elif "solver" in arrays and "recipe" in arrays:
         limits = np.stack([arrays["seconds"], arrays.get("iterations", np.zeros(len(arrays["seconds"])))], 1)
-        made = [
-            f"{name} {seconds:g} s" if seconds > 0 else f"{name} {iterations:g} iterations" if iterations else str(name)
-            for name, (seconds, iterations) in zip(arrays["solver"], limits, strict=True)
-        ]
+        made = [source_name(str(name), *limit) for name, limit in zip(arrays["solver"], limits, strict=True)]
         names = tuple(dict.fromkeys(made))
         source = np.repeat([names.index(name) for name in made], SHARD)
     else:

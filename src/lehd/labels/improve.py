@@ -1,46 +1,46 @@
-"""Labels by a model: construct where there is no label yet, Random Re-Construct, and keep whichever is shorter.
+"""Better labels for the instances of a file: by a model (Random Re-Construct) or by a solver, the shorter one is kept.
 
     python -m lehd.labels.improve cvrp100.npz FOLDER --weights W.safetensors --iterations 200 --merge better.npz
+    python -m lehd.labels.improve tsp100.npz FOLDER --solver fast-tsp --seconds 0.05 --merge better.npz
     python -m lehd.labels.improve uniform_tsp FOLDER --shards 0 100 --weights W.safetensors --merge fresh.npz
 
-The first improves the labels of a file, the second labels fresh instances of a recipe. Instances are worked on in
-parts; every finished part is a file in the folder, and the same command goes on where it stopped. The merged file has
-the same instances in the same order, and says of each label who made it. Needs torch, numpy and safetensors alone;
-`lehd label --improve` is the same with a progress bar.
+The last labels fresh instances of a recipe with the model; with a solver that is lehd.labels.pool's work. Instances are
+worked on in parts; every finished part is a file in the folder, and the same command goes on where it stopped. The
+merged file has the same instances in the same order, and says of each label who made it. Needs torch, numpy and
+safetensors alone, or these and the solver; `lehd label` is the same with a progress bar.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from lehd.data.dataset import read_arrays, write_arrays
-from lehd.data.label_file import LabelFile, fresh_instances, read_label_file
+from lehd.data.dataset import Arrays
+from lehd.data.label_file import LabelFile, fresh_instances, names_a_file, read_label_file
 from lehd.device import find_device
 from lehd.errors import LehdError
-from lehd.labels.parts import ITERATIONS, ImprovePart, Settings, part_id, part_unit
-from lehd.model.checkpoint import fingerprint, load_model
+from lehd.labels.makers import Maker, by_model, by_solver, model_name
+from lehd.labels.part_folder import merge_parts, open_folder
+from lehd.labels.parts import ITERATIONS, ImprovePart, Settings, TakenApart, part_id, part_unit
+from lehd.labels.solvers import KINDS, make_solver
+from lehd.model.checkpoint import load_model
 from lehd.model.lehd import LEHD
 from lehd.problems import of
 from lehd.types import Solution
 from lehd.words import count
-from lehd.work.engines import add_engine_options, find_crew
+from lehd.work.engines import LOCAL, add_engine_options, find_crew, find_engine
 from lehd.work.here import Here
-from lehd.work.ledger import Folder, read_manifest
 from lehd.work.run import run_units
 from lehd.work.units import ONE_CORE, Engine, Failure, Needs, Unit
 
-MANIFEST = "improve.json"
-NODES_AT_ONCE = {"cpu": 1 << 14, "cuda": 1 << 20}  # of all instances of a part together
+TOLD = 10  # so many failures in words
 
 
 @dataclass
@@ -49,17 +49,20 @@ class Progress:
 
     parts: int  # finished, also by calls before
     total_parts: int
-    instances: int = 0  # with a label of this run
+    instances: int = 0  # of finished parts, with a label before and after
     total_instances: int = 0
-    improved: int = 0
-    before: float = 0.0  # sums of costs
+    improved: int = 0  # of these
+    before: float = 0.0  # sums of their costs
     after: float = 0.0
+    new: int = 0  # instances that had no label and got one from a solver
+    unsolved: int = 0  # instances on which a solver failed
     iteration: int = 0  # of the part that is being worked on
     iterations: int = 0
     seconds: float = 0.0  # of this call
     done_here: int = 0  # instances
     spent: float = 0.0  # seconds on all finished parts, also by calls before
     failures: tuple[str, ...] = ()  # parts that were set aside, and why
+    reasons: tuple[str, ...] = ()  # why the last instances were not solved
 
     @property
     def share(self) -> float:
@@ -70,29 +73,44 @@ class Progress:
     def complete(self) -> bool:
         return self.parts == self.total_parts
 
-    def add(self, before: NDArray[np.float64], after: NDArray[np.float64], seconds: float) -> None:
+    def add(self, part: Arrays, first: int) -> None:
+        """Count a finished part, whose first instance has this number."""
+        before, after = part["before"], part["after"]
+        had, has = np.isfinite(before), np.isfinite(after)
         self.parts += 1
-        self.spent += seconds
-        self.instances += len(after)
-        self.improved += int((after < before).sum())
-        self.before += float(before.sum())
-        self.after += float(after.sum())
+        self.spent += float(part["seconds"])
+        self.instances += int(had.sum())
+        self.improved += int((after < before)[had].sum())
+        self.before += float(before[had].sum())
+        self.after += float(after[had].sum())
+        self.new += int((has & ~had).sum())
+        for row, reason in enumerate(part.get("reasons", ())):
+            if reason:
+                self.unsolved += 1
+                self.reasons = (*self.reasons, f"instance {first + row}: {reason}")[-TOLD:]
 
     def __str__(self) -> str:
         words = f"{self.parts}/{self.total_parts} parts"
         if self.instances:
             costs = f"mean cost {self.before / self.instances:.5g} -> {self.after / self.instances:.5g}"
             words += f", {self.improved} of {self.instances} shorter, {costs}"
+        if self.new:
+            words += f", {count(self.new, 'new label')}"
+        if self.unsolved:
+            words += f", {self.unsolved} not solved"
         if self.done_here:
             words += f", {self.done_here / max(self.seconds, 1e-9):.1f} instances/s"
         if self.failures:
             words += f", {count(len(self.failures), 'part')} failed"
         return words
 
-
-def maker(model: LEHD, settings: Settings) -> str:
-    """What the label file calls this model."""
-    return f"model {fingerprint(model)} RRC {settings.iterations}"
+    def troubles(self) -> list[str]:
+        """What the user should know at the end."""
+        lines = [f"not solved: {reason}" for reason in self.reasons]
+        lines += [f"failed: {failure}" for failure in self.failures[:TOLD]]
+        if not self.complete:
+            lines.append(f"{count(self.total_parts - self.parts, 'part')} left: the same command goes on")
+        return lines
 
 
 def improve(
@@ -106,24 +124,33 @@ def improve(
     engine: Engine | None = None,
     needs: Needs = ONE_CORE,
 ) -> Progress:
+    """`improve_by` a model."""
+    return improve_by(by_model(file, model, device, settings), file, folder, budget, watch, engine, needs)
+
+
+def improve_by(
+    maker: Maker,
+    file: LabelFile,
+    folder: Path,
+    budget: float = float("inf"),
+    watch: Callable[[Progress], None] = lambda progress: None,
+    engine: Engine | None = None,
+    needs: Needs = ONE_CORE,
+) -> Progress:
     """Work on the parts that the folder does not hold yet; begin no further part after `budget` seconds.
 
-    Without an engine they are worked on in this process, one after the other, and `watch` hears of every iteration.
+    Without an engine they are worked on in this process, one after the other, and `watch` hears of every iteration of
+    a model.
     """
-    if not model.config.has(of(file.instances).model_sizes):
-        raise LehdError(f"the weights are for another problem than the labels, a {of(file.instances).name}")
-    if settings.iterations < 0 or (settings.batch is not None and settings.batch < 1):
-        raise LehdError("expected 0 or more iterations and at least one instance in a part")
     begun = time.perf_counter()
-    done = _open(file, folder, model, device, settings)
+    done = open_folder(folder, file, maker)
     batch = int(done.facts["batch"])
     total = -(-len(file) // batch)
-    progress = Progress(0, total, total_instances=len(file), iterations=settings.iterations)
+    progress = Progress(0, total, total_instances=len(file), iterations=maker.iterations)
     missing = []
     for number in range(total):
         if part_id(number) in done:
-            part = done.read(part_id(number))
-            progress.add(part["before"], part["after"], float(part["seconds"]))
+            progress.add(done.read(part_id(number)), number * batch)
         else:
             missing.append(number)
     watch(progress)
@@ -142,98 +169,99 @@ def improve(
         progress.iteration = iteration
         look()
 
-    job = ImprovePart(model, str(device), settings, step if engine is None else None)
-    for unit, part in run_units(units(), job, engine or Here(), needs=needs, ledger=done, between=look):
+    job, limit, apart = maker.job, maker.patience(batch), TakenApart()
+    if engine is None and isinstance(job, ImprovePart):
+        job = replace(job, on_iteration=step)
+    split = apart.split if maker.one_by_one else lambda unit: []
+    results = run_units(units(), job, engine or Here(), needs=needs, patience=limit, split=split, between=look)
+    for unit, result in results:
+        if (part := apart.join(unit, result)) is None:
+            continue
+        number = unit.content.number
         progress.iteration = 0
-        progress.seconds = time.perf_counter() - begun
         if isinstance(part, Failure):
-            progress.failures += (f"{unit.id}: {part.reason}",)
+            progress.failures += (f"{part_id(number)}: {part.reason}",)
         else:
-            progress.add(part["before"], part["after"], float(part["seconds"]))
+            done.add(part_id(number), part)
+            progress.add(part, number * batch)
             progress.done_here += len(part["after"])
-        watch(progress)
+        look()
     return progress
 
 
-def collect(file: LabelFile, folder: Path) -> tuple[Solution, NDArray[np.bool_], NDArray[np.bool_]]:
-    """All labels so far; which instances (M,) have one; which of them (M,) the model made."""
-    nodes, via = file.solution.nodes.clone(), file.solution.via_depot.clone()
-    labelled, by_model = file.labelled.copy(), np.zeros(len(file), bool)
-    batch = read_manifest(folder / MANIFEST)["batch"]
-    for number in range(-(-len(file) // batch)):
-        if (path := folder / f"{part_id(number)}.npz").exists():
-            part, rows = read_arrays(path), slice(number * batch, (number + 1) * batch)
-            by_model[rows] = (part["after"] < part["before"]) | ~file.labelled[rows]
-            labelled[rows] = True
-            nodes[rows] = torch.as_tensor(part["nodes"].astype(np.int64))
-            via[rows] = torch.as_tensor(np.unpackbits(part["via"], axis=1, count=via.shape[1]).astype(bool))
-    solution = Solution(nodes, via)
-    chosen = torch.as_tensor(labelled)
-    of(file.instances).check(file.instances.rows(chosen), solution.rows(chosen))
-    return solution, labelled, by_model
+@dataclass(frozen=True)
+class Wish:
+    """What a command line asks for; with weights, a model does it."""
+
+    source: str  # a label file, for a model also a recipe
+    folder: Path
+    weights: Path | None = None
+    solver: str | None = None  # by default the usual one of the problem
+    binary: Path | None = None
+    seconds: float | None = None
+    customers: int = 100  # of a recipe
+    shards: tuple[int, int] = (0, 0)
+    iterations: int | None = None
+    parallel: bool = False
+    batch: int | None = None
+    seed: int = 0
+    device: str | None = None
+    processes: int | None = None
+    cluster: str = LOCAL
+    gpus: float = 0.0
+    budget: float = float("inf")
+    merge: Path | None = None
 
 
-def run(
-    source: str,
-    folder: Path,
-    weights: Path,
-    customers: int,
-    shards: tuple[int, int],
-    settings: Settings,
-    budget: float,
-    target: Path | None,
-    device: str | None,
-    watch: Callable[[Progress], None],
-    engine: Engine | None = None,
-    needs: Needs = ONE_CORE,
-) -> tuple[Progress, int]:
-    """What the commands do: improve a file's labels, or label fresh instances; the number of labels in the target."""
-    model = load_model(weights)
-    if Path(source).is_file():
-        if len(range(*shards)):
-            raise LehdError("--shards are those of a recipe; the labels of a file are improved all together")
-        file = read_label_file(Path(source))
-    elif source.endswith((".npz", ".txt")):
-        raise LehdError(f"{source}: no such label file")
+def run(wish: Wish, watch: Callable[[Progress], None]) -> tuple[Progress, int]:
+    """What the commands do; the number of labels in the merged file."""
+    engine: Engine | None
+    if wish.weights is None:
+        if wish.parallel or wish.seed or wish.device is not None or wish.gpus:
+            raise LehdError("--parallel, --seed, --device and --gpus are for models; a solver takes none of them")
+        if not names_a_file(wish.source):
+            raise LehdError(f"{wish.source}: no label file; `python -m lehd.labels.pool` labels recipes by a solver")
+        engine, needs = find_engine(wish.cluster, wish.processes), ONE_CORE
+        file = _read(wish)
+        solver = make_solver(of(file.instances).name, wish.solver, wish.seconds, wish.binary, wish.iterations)
+        maker = by_solver(file, solver, wish.batch)
     else:
-        if not len(range(*shards)):
+        if any(option is not None for option in (wish.solver, wish.binary, wish.seconds)):
+            raise LehdError("--solver, --binary and --seconds are for solvers; a model takes none of them")
+        engine, needs = find_crew(wish.cluster, wish.processes, wish.gpus)
+        if engine is not None and wish.device is not None:
+            raise LehdError("--device is for work in one process; --gpus says what a unit needs elsewhere")
+        model, file = load_model(wish.weights), _read(wish)
+        rounds = ITERATIONS if wish.iterations is None else wish.iterations
+        settings = Settings(rounds, wish.parallel, wish.batch, wish.seed)
+        maker = by_model(file, model, device_of(engine, needs, wish.device), settings)
+    progress = improve_by(maker, file, wish.folder, wish.budget, watch, engine, needs)
+    if progress.failures and not progress.parts:
+        raise LehdError(f"no part could be worked on; {progress.failures[-1]}")
+    return progress, 0 if wish.merge is None else merge_parts(wish.folder, file, maker.name, wish.merge)
+
+
+def _read(wish: Wish) -> LabelFile:
+    shards = range(*wish.shards)
+    if not names_a_file(wish.source):
+        if not len(shards):
             raise LehdError("give --shards FIRST END: which instances of the recipe to label")
-        file = fresh_instances(source, customers, range(*shards))
-    if engine is not None and device is not None:
-        raise LehdError("--device is for work in one process; --gpus says what a unit needs elsewhere")
-    progress = improve(file, folder, model, device_of(engine, needs, device), settings, budget, watch, engine, needs)
-    if target is None:
-        return progress, 0
-    return progress, write_merged(file, folder, model, settings, target)
+        return fresh_instances(wish.source, wish.customers, shards)
+    if len(shards):
+        raise LehdError("--shards are those of a recipe; the labels of a file are improved all together")
+    if not Path(wish.source).is_file():
+        raise LehdError(f"{wish.source}: no such label file")
+    return read_label_file(Path(wish.source))
 
 
 def device_of(engine: Engine | None, needs: Needs, device: str | None) -> torch.device:
-    """Where parts are worked on. What workers elsewhere have is theirs to find out."""
+    """Where a model works on parts. What workers elsewhere have is theirs to find out."""
     return find_device(device) if engine is None else torch.device(needs.device)
 
 
 def write_merged(file: LabelFile, folder: Path, model: LEHD, settings: Settings, target: Path) -> int:
-    """A label file of what there is so far; the number of its labels."""
-    solution, labelled, by_model = collect(file, folder)
-    write_arrays(target, file.with_labels(solution, labelled, maker(model, settings), by_model))
-    return int(labelled.sum())
-
-
-def _open(file: LabelFile, folder: Path, model: LEHD, device: torch.device, settings: Settings) -> Folder:
-    """The folder's parts must be those of the same labels, model and settings."""
-    digest = hashlib.sha256()
-    for name, array in sorted(file.arrays.items()):
-        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    facts = {
-        "model": fingerprint(model),
-        "labels": digest.hexdigest()[:12],
-        "iterations": settings.iterations,
-        "parallel": settings.parallel,
-        "seed": settings.seed,
-    }
-    if settings.batch is not None:
-        return Folder(folder, MANIFEST, facts | {"batch": settings.batch})
-    return Folder(folder, MANIFEST, facts, {"batch": max(1, NODES_AT_ONCE[device.type] // file.instances.num_nodes)})
+    """`merge_parts` of a model."""
+    return merge_parts(folder, file, model_name(model, settings), target)
 
 
 class PrintParts:
@@ -247,51 +275,41 @@ class PrintParts:
             self.parts = progress.parts
             print(progress, flush=True)
         elif progress.seconds > self.next:
-            print(f"{100 * progress.share:.1f} %, iteration {progress.iteration}/{progress.iterations}", flush=True)
+            within = f", iteration {progress.iteration}/{progress.iterations}" if progress.iterations else ""
+            print(f"{100 * progress.share:.1f} %{within}", flush=True)
         else:
             return
         self.next = progress.seconds + self.every
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make labels with a model, or improve those of a file.")
-    parser.add_argument("source", help="a label file to improve, or a recipe of fresh instances")
+    parser = argparse.ArgumentParser(description="Better labels for the instances of a file, by a model or a solver.")
+    parser.add_argument("source", help="a file of labels or instances; with --weights also a recipe of fresh instances")
     parser.add_argument("folder", type=Path, help="where each finished part becomes a file")
-    parser.add_argument("--weights", type=Path, required=True)
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument("--weights", type=Path, help="those of the model")
+    who.add_argument("--solver", choices=sorted(KINDS))
+    parser.add_argument("--binary", type=Path, help="the program of lkh or concorde")
+    parser.add_argument("--seconds", type=float, help="a solver's time for an instance; by default its own")
     parser.add_argument("--customers", type=int, default=100, help="nodes to visit, with a recipe")
     parser.add_argument("--shards", type=int, nargs=2, metavar=("FIRST", "END"), default=(0, 0), help="with a recipe")
-    parser.add_argument("--iterations", type=int, default=ITERATIONS, help="of Random Re-Construct")
-    parser.add_argument("--parallel", action="store_true", help="many disjoint partial solutions at once")
-    parser.add_argument("--batch", type=int, help="instances worked on together")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device")
+    parser.add_argument("--iterations", type=int, help="of Random Re-Construct; of hgs without progress")
+    parser.add_argument("--parallel", action="store_true", help="many disjoint partial solutions at once, by a model")
+    parser.add_argument("--batch", type=int, help="instances in a part")
+    parser.add_argument("--seed", type=int, default=0, help="of a model")
+    parser.add_argument("--device", help="of a model")
     add_engine_options(parser, gpus=True)
     parser.add_argument("--budget", type=float, default=float("inf"), help="start no part after so many seconds")
     parser.add_argument("--merge", type=Path, help="write all labels so far to this file")
-    options = parser.parse_args()
-    settings = Settings(options.iterations, options.parallel, options.batch, options.seed)
+    wish = Wish(**vars(parser.parse_args()))
     try:
-        progress, labels = run(
-            options.source,
-            options.folder,
-            options.weights,
-            options.customers,
-            tuple(options.shards),
-            settings,
-            options.budget,
-            options.merge,
-            options.device,
-            PrintParts(),
-            *find_crew(options.cluster, options.processes, options.gpus),
-        )
+        progress, labels = run(wish, PrintParts())
     except LehdError as error:
         sys.exit(f"lehd: {error}")
-    if options.merge is not None:
-        print(f"{labels} labels in {options.merge}")
-    for failure in progress.failures:
-        print(f"failed: {failure}")
-    if not progress.complete:
-        print(f"{progress.total_parts - progress.parts} parts left: the same command goes on")
+    if wish.merge is not None:
+        print(f"{labels} labels in {wish.merge}")
+    for line in progress.troubles():
+        print(line)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 from lehd.data.dataset import RECIPES, SHARD, draw_shard, problem_of
 from lehd.errors import LehdError
 from lehd.labels.shards import Shard, merge, shard_id
-from lehd.labels.solvers import KINDS, SolveEach, Solver, make_solver, patience
+from lehd.labels.solvers import KINDS, SolveEach, Solver, limit_of, make_solver, patience
 from lehd.work.engines import add_engine_options, find_engine
 from lehd.work.ledger import Folder
 from lehd.work.run import run_units
@@ -66,9 +66,7 @@ def label(
         raise LehdError(f"unknown recipe {recipe!r}; known: {', '.join(RECIPES)}")
     if not 3 <= customers < 65_536:
         raise LehdError(f"{customers} customers: expected 3 to 65535")
-    timed = solver.iterations is None
-    facts = {"solver": solver.name, **({"seconds": solver.seconds} if timed else {"iterations": solver.iterations})}
-    done = Folder(folder, f"{recipe}-{customers}.json", facts)
+    done = Folder(folder, f"{recipe}-{customers}.json", {"solver": solver.name, **limit_of(solver)})
     missing = [number for number in shards if shard_id(recipe, customers, number) not in done]
     begun = time.perf_counter()
     progress = Progress(0, len(missing), 0, 0, 0.0)

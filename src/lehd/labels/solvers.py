@@ -29,9 +29,9 @@ class Task(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Some instances of a shard, to be solved one after the other: the content of a unit."""
+    """Some instances of a shard or part, to be solved one after the other: the content of a unit."""
 
-    shard: int
+    shard: int  # or part
     rows: range
     tasks: list[Task]
 
@@ -126,6 +126,11 @@ def make_solver(
     elif find_spec(kind.package) is None:
         raise LehdError(f"{name} is not installed: {kind.hint}")
     return Solver(name, kind.seconds if seconds is None else seconds, binary, iterations)
+
+
+def limit_of(solver: Solver) -> dict[str, float]:
+    """When it ends, as manifests say it."""
+    return {"seconds": solver.seconds} if solver.iterations is None else {"iterations": solver.iterations}
 
 
 def patience(solver: Solver, instances: int = 1) -> float:

@@ -29,6 +29,7 @@ from lehd.training.processes import Processes
 from lehd.training.supervised import Work, cross_entropy
 from lehd.types import Instances, Rollout, State
 
+NOISE = 1e-9  # relative: the same edges added up in another order differ by less
 HELD_OUT = 1_000_000_007  # stands for a batch number: instances that are never trained on
 
 
@@ -136,9 +137,13 @@ def reinforce(
     begin = starting_states(problem, instances, starts)
     rollout = construct(model, problem, instances, begin, Sample(1, generator))
     cost = sampled_costs(problem, instances, begin, rollout)
-    weight = ((cost.mean(1, keepdim=True) - cost) / samples).float().flatten()  # how much shorter than its baseline
+    advantage = (cost.mean(1, keepdim=True) - cost).flatten()  # how much shorter than its baseline
+    # Of an instance whose samples are all equally long there is nothing to learn: late in training, of most.
+    told = (advantage.abs() > NOISE * cost.flatten()).nonzero()[:, 0]
+    weight = (advantage[told] / samples).float()
+    chosen = Rollout(rollout.nodes[told], rollout.via_depot[told], rollout.log_probability[told])
     decisions = tokens = 0
-    for batch in replay(problem, instances, begin, rollout):
+    for batch in replay(problem, instances, begin.rows(told), chosen) if len(told) else ():
         with arithmetic(instances.device):
             loss, _ = cross_entropy(model, problem, batch)
         (loss * weight).sum().backward()  # type: ignore[no-untyped-call]

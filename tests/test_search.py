@@ -6,6 +6,7 @@ import time
 import pytest
 import torch
 
+import lehd
 from lehd import search
 from lehd.decoding.speed import Speed
 from lehd.decoding.stop import max_runtime
@@ -50,6 +51,20 @@ def test_what_a_user_asks_for_counts(monkeypatch, options):
     assert (how["longest"], how["nearest"]) != (1000, 50)
     assert options.longest in (None, how["longest"])
     assert options.nearest in (None, how["nearest"])
+
+
+@pytest.mark.parametrize(("asked", "turned"), [(None, True), (True, True), (False, False)])
+def test_parts_are_turned_under_a_time_limit_unless_asked_otherwise(monkeypatch, asked, turned):
+    for construction in (45, 600):
+        assert plan(tsp(1, 5000), monkeypatch, construction, Options(turn=asked))["turn"] is turned
+
+
+@pytest.mark.parametrize(("asked", "turned"), [(None, False), (True, True), (False, False)])
+def test_with_a_number_of_iterations_parts_are_as_in_the_paper(monkeypatch, asked, turned):
+    found = []
+    monkeypatch.setattr(search, "random_reconstruct", lambda *_, **how: found.append(how))
+    lehd.solve(tsp(1, 9), rrc=3, turn=asked)
+    assert found[0]["turn"] is turned
 
 
 def test_what_no_map_shows_is_reconstructed_in_parts_that_can_be_drawn(monkeypatch):

@@ -59,6 +59,7 @@ class Options:
     parallel: bool | None = None
     nearest: int | None = None
     views: str | None = None  # one of VIEWS
+    turn: bool | None = None
 
     @property
     def width(self) -> int:
@@ -72,6 +73,7 @@ class Plan(NamedTuple):
     longest: int | None
     coverage: int
     nearest: int | None
+    turn: bool
 
 
 def largest(fits: Callable[[int], bool], low: int, high: int) -> int:
@@ -136,6 +138,7 @@ class Search:
                 nearest=plan.nearest,
                 on_iteration=self._on_iteration,
                 memory=self.memory,
+                turn=plan.turn,
             )
         except KeyboardInterrupt:
             self.interrupted = True
@@ -218,19 +221,19 @@ class Search:
         """How to reconstruct: as the paper does, or so that the time left is enough for many iterations."""
         wish, batch, size = self.options, len(self.instances), self.instances.num_nodes
         if speed is None:
-            return Plan(wish.longest, size if wish.parallel else 0, wish.nearest)
+            return Plan(wish.longest, size if wish.parallel else 0, wish.nearest, wish.turn is True)
         budget = ITERATION_SHARE * self.stop.time_left()
 
         def fits(length: int, rows: int) -> bool:
             return speed.seconds(batch * rows, length, wish.nearest or self._view(length)) <= budget
 
-        parallel, longest = wish.parallel is not False, wish.longest
+        parallel, turn, longest = wish.parallel is not False, wish.turn is not False, wish.longest
         in_plane = picture.faithful(self.instances)
         if in_plane and self.cheap.all() and self.problem.rough_parts and parallel and not (longest or wish.nearest):
             # What a first construction would have done, in pieces all at once and with fewer nodes in view.
             rough, view = self.problem.rough_parts
             if speed.seconds(batch * max(1, size // rough), rough, view) <= ROUGH_SHARE * self.stop.time_left():
-                return Plan(rough, size, view)
+                return Plan(rough, size, view, turn)
         if longest is None:
             worth = min(size, self.problem.longest_in_time)
             if not in_plane:
@@ -239,7 +242,7 @@ class Search:
             if longest < min(USUAL_LENGTH, worth):  # better fewer than shorter ones
                 longest = largest(lambda length: fits(length, 1), SHORTEST, min(USUAL_LENGTH, worth))
         most = largest(lambda rows: fits(min(longest, size), rows), 1, max(1, size // longest))
-        return Plan(longest, most * longest if parallel else 0, wish.nearest or self._view(longest))
+        return Plan(longest, most * longest if parallel else 0, wish.nearest or self._view(longest), turn)
 
     # ---- keeping the incumbent
 

@@ -53,6 +53,7 @@ def solve(
     parallel: bool | None = None,
     nearest: int | None = None,
     views: str | None = None,
+    turn: bool | None = None,
     half: bool | None = None,
     memory: float | None = None,
     model: LEHD | str | Path | None = None,
@@ -78,6 +79,7 @@ def solve(
                 where that is better (large instances) or saves needed time
     views       let the first construction look at the instance in eight ways, turned and mirrored: "average" decides by
                 the mean of what the model says, "best" keeps the shortest of eight solutions
+    turn        show the model every partial solution turned or mirrored at random; by default with a time limit only
     half        multiply in half precision; by default on a GPU, and with a time limit on a CPU that is faster so
     memory      GiB that the process may hold; what does not fit together is done in turn
     model       weights: a file, or a loaded model; by default those the package ships
@@ -102,7 +104,7 @@ def solve(
         raise LehdError(f"views = {views!r}: expected {' or '.join(VIEWS)}")
     if time_limit is None and rrc is None:
         time_limit = DEFAULT_SECONDS
-    options = Options(beam, sample, longest, parallel, nearest, views)
+    options = Options(beam, sample, longest, parallel, nearest, views, turn)
     where = find_device(device)
     network, name = _model(model, problem, where)
     given = None if start is None else _start(problem, instances, start)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from lehd.draws import Draws, integers
 from lehd.types import Instances, State
 
 COUNT = 8
@@ -14,6 +15,12 @@ def turned(coords: Tensor, swap: Tensor, mirror_x: Tensor, mirror_y: Tensor) -> 
     """Positions (B, N, 2) in the unit square, axes swapped and then mirrored where the flags (B, 1, 1) say so."""
     swapped = torch.where(swap, coords.flip(2), coords)
     return torch.where(torch.cat([mirror_x, mirror_y], 2), 1 - swapped, swapped)
+
+
+def turned_at_random(coords: Tensor, draws: Draws) -> Tensor:
+    """Each instance's positions (B, N, 2) in one of the eight ways, drawn for it."""
+    chosen = integers(draws, 2, (len(coords), 3, 1, 1)).bool()
+    return turned(coords, chosen[:, 0], chosen[:, 1], chosen[:, 2])
 
 
 def all_views(instances: Instances) -> Instances:

@@ -6,16 +6,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lehd.decoding.construct import construct
 from lehd.decoding.rrc import random_reconstruct
 from lehd.decoding.stop import Stop, max_iterations
 from lehd.model.checkpoint import load_model, shipped_weights
 from lehd.problems import of
+from lehd.symmetry import all_views
+from lehd.types import Instances
 from tests.builders import cvrp, generator, random_solution, tiny_model, tsp
 
 
-@given(st.sampled_from([tsp, cvrp]), st.integers(1, 30), st.integers(0, 1000), st.booleans(), st.booleans())
+@given(*[st.sampled_from([tsp, cvrp]), st.integers(1, 30), st.integers(0, 1000), *3 * [st.booleans()]])
 @settings(max_examples=50)
-def test_no_iteration_makes_any_solution_worse(make, size, seed, asymmetric, parallel):
+def test_no_iteration_makes_any_solution_worse(make, size, seed, asymmetric, parallel, turn):
     instances = make(3, size, seed)
     if asymmetric:
         nodes = instances.num_nodes
@@ -38,6 +41,7 @@ def test_no_iteration_makes_any_solution_worse(make, size, seed, asymmetric, par
         random.Random(seed),
         coverage=100 if parallel else 0,
         on_iteration=watch,
+        turn=turn,
     )
     for before, after in itertools.pairwise(costs):
         assert (after <= before + 1e-9).all()
@@ -53,6 +57,41 @@ def test_a_trained_model_improves_a_random_start(make, parallel):
         model, problem, instances, solution, max_iterations(20), random.Random(0), coverage=100 if parallel else 0
     )
     assert (problem.cost(instances, better) < 0.9 * problem.cost(instances, solution)).all()
+
+
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_parts_are_shown_in_all_eight_ways_and_measured_where_they_are(make):
+    instances = make(40, 12)
+    problem, solution = of(instances), random_solution(instances)
+    model = load_model(shipped_weights(problem.name))
+    shown, ways = [], set()
+
+    def construct_part(parts, state, nearest, stop):
+        shown.append(parts)
+        return construct(model, problem, parts, state)
+
+    def run(turn):
+        stop, rng = max_iterations(6), random.Random(0)
+        return random_reconstruct(
+            model, problem, instances, solution, stop, rng, construct_part=construct_part, turn=turn
+        )
+
+    upright = run(False)
+    for parts in shown:
+        assert parts.sites is None
+    shown.clear()
+    turned = run(True)
+    for parts in shown:
+        for seen, real in zip(parts.coords, parts.sites):
+            found = [
+                way for way, view in enumerate(all_views(Instances(real[None])).coords) if torch.allclose(view, seen)
+            ]
+            assert len(found) == 1
+            ways.add(found[0])
+    assert ways == set(range(8))
+    problem.check(instances, turned)
+    for better in (upright, turned):
+        assert (problem.cost(instances, better) < 0.9 * problem.cost(instances, solution)).all()
 
 
 @pytest.mark.parametrize("make", [tsp, cvrp])

@@ -7,15 +7,16 @@ import torch
 
 from lehd.data.dataset import Labelled
 from lehd.problems import PROBLEMS, of
+from lehd.symmetry import turned_at_random
 from lehd.training.mixture import Mixture
-from lehd.training.partial import LENGTHS, decisions, sample_shape, symmetries
+from lehd.training.partial import LENGTHS, decisions, sample_shape
 from lehd.training.supervised import cross_entropy
 from tests.builders import cvrp, generator, random_solution, tiny_model, tsp
 
 
 def test_the_eight_symmetries_all_occur_and_keep_distances():
     square = torch.tensor([[[0.1, 0.2], [0.9, 0.3], [0.4, 0.8]]]).expand(400, -1, -1)
-    turned = symmetries(square, generator(0))
+    turned = turned_at_random(square, generator(0))
     assert len(torch.unique(turned.reshape(400, -1), dim=0)) == 8
     torch.testing.assert_close(torch.cdist(turned, turned), torch.cdist(square, square), atol=1e-6, rtol=1e-5)
     assert turned.min() >= 0

@@ -39,11 +39,13 @@ def run_curve(
     budgets: list[int],
     seed: int,
     begin: Point | None = None,
+    turn: bool = False,
     tick: Callable[[int], None] = lambda iteration: None,
 ) -> Iterator[Point]:
     """The points at 0 iterations, at every budget and at the end of every segment, in order.
 
-    `begin` is the end of a segment from which to go on. `tick` is called after every iteration.
+    `begin` is the end of a segment from which to go on. With `turn` the model sees every part turned or mirrored at
+    random. `tick` is called after every iteration.
     """
     device = instances.device
     spent = begin.seconds if begin else 0.0
@@ -72,7 +74,15 @@ def run_curve(
         rng = random.Random(f"{seed} {first // SEGMENT}")
         stop = max_iterations(length)
         solution = random_reconstruct(
-            model, problem, instances, begin.solution, stop, rng, on_iteration=note, construct_part=construct_part
+            model,
+            problem,
+            instances,
+            begin.solution,
+            stop,
+            rng,
+            on_iteration=note,
+            construct_part=construct_part,
+            turn=turn,
         )
         begin = point(first + length, solution)
         yield from (each for each in points if each.iteration < begin.iteration)

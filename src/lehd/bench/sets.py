@@ -63,6 +63,7 @@ class Options:
     device: str | None = None
     seed: int = 0
     batch: int | None = None  # instances at once; by default what should fit
+    turn: bool = False  # parts are shown turned or mirrored at random; the paper: as they are
     solutions: Path | None = None  # a folder for the solutions of the instances …
     show: tuple[str, ...] = ()  # … of these names
     stop: Stop = field(default_factory=Stop)  # when to leave the rest for another time
@@ -94,7 +95,7 @@ class SetRun:
             problem=self.set.problem,
             nodes=self.set.nodes,
             method=LEHD,
-            budget=rrc(iteration),
+            budget=rrc(iteration, self.options.turn),
             seed=self.options.seed,
             device=self.words,
             weights=self.weights,
@@ -135,6 +136,8 @@ class SetRun:
         instances = self.set.instances.rows(torch.tensor(rows)).to(self.device)
         names = [self.set.names[row] for row in rows]
         facts = (self.set.bench, self.set.name, self.weights, self.options.seed, self.words, names)
+        if self.options.turn:
+            facts = (*facts, "turned")
         progress = Progress(self.store.path, facts)
         begin = progress.load(self.device)
         if begin is not None and self._missing(rows)[0] <= begin.iteration:
@@ -146,8 +149,8 @@ class SetRun:
             self.watch.working(f"{what}, iteration {iteration} of {last}")
 
         tick(0 if begin is None else begin.iteration)
-        model, seed = self.model, self.options.seed
-        for point in run_curve(model, self.problem, instances, self.budgets, seed, begin=begin, tick=tick):
+        model, seed, turn = self.model, self.options.seed, self.options.turn
+        for point in run_curve(model, self.problem, instances, self.budgets, seed, begin, turn, tick):
             if point.iteration in self.budgets:
                 self._note(rows, instances, point)
             progress.save(point)
@@ -187,7 +190,9 @@ class SetRun:
                     instance, solution, cost, (), point.seconds, point.iteration, self.options.seed, self.weights
                 )
                 ending = "tour" if self.set.problem == "TSP" else "sol"
-                write_result(result, self.options.solutions / f"{name}.{rrc(point.iteration)}.{ending}")
+                write_result(
+                    result, self.options.solutions / f"{name}.{rrc(point.iteration, self.options.turn)}.{ending}"
+                )
 
     def _tell_complete(self) -> None:
         for summary in summarise(self.records()):

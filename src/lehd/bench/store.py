@@ -22,9 +22,12 @@ LEHD = "lehd"
 GREEDY = "greedy"
 
 
-def rrc(iterations: int) -> str:
+TURNED = " turned"
+
+
+def rrc(iterations: int, turned: bool = False) -> str:
     """What the budget of so many RRC iterations is called; none is greedy construction."""
-    return f"RRC {iterations}" if iterations else GREEDY
+    return f"RRC {iterations}{TURNED if turned else ''}" if iterations else GREEDY
 
 
 def in_seconds(seconds: float) -> str:
@@ -77,7 +80,7 @@ class Record:
         """How large the budget is, to sort by: greedy, then iterations, then seconds."""
         kind, _, number = self.budget.partition(" ")
         if kind == "RRC":
-            return int(number)
+            return int(number.removesuffix(TURNED))
         return 0 if self.budget == GREEDY else 10**9 + round(float(kind))
 
     def line(self) -> str:

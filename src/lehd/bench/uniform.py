@@ -73,11 +73,14 @@ def main() -> None:
     parser.add_argument("--batch", type=int, help="instances at once; by default what should fit")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device")
+    parser.add_argument("--turn", action="store_true", help="show the model every part turned or mirrored at random")
     parser.add_argument("--stop-after", type=float, metavar="S", help="leave the rest for another time after S seconds")
     parser.add_argument("--output", type=Path, help="a .jsonl file for a line per instance; goes on where it stopped")
     given = parser.parse_args()
     stop = Stop() if given.stop_after is None else max_runtime(given.stop_after)
-    options = Options(tuple(given.rrc), given.weights, given.limit, given.device, given.seed, given.batch, stop=stop)
+    options = Options(
+        tuple(given.rrc), given.weights, given.limit, given.device, given.seed, given.batch, given.turn, stop=stop
+    )
     try:
         run_uniform(find_sets(given.folder, given.sets), options, Store(given.output), PrintLines())
     except LehdError as error:

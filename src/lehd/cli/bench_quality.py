@@ -44,6 +44,7 @@ def uniform(
     batch: Annotated[
         int | None, typer.Option(metavar="N", min=1, show_default="what fits", help="Instances at once.")
     ] = None,
+    turn: Annotated[bool, typer.Option("--turn", help="RRC shows the model each part turned at random.")] = False,
     weights: Weights = None,
     seed: Seed = 0,
     device: Device = None,
@@ -74,7 +75,7 @@ def uniform(
         from lehd.cli.live import LiveTable
 
         budgets = tuple(whole(rrc, "--rrc"))
-        options = Options(budgets, weights, limit, device, seed, batch, stop=stop_after(stop))
+        options = Options(budgets, weights, limit, device, seed, batch, turn, stop=stop_after(stop))
         paths = find_sets(folder_of(data, "uniform"), words(sets) or None)
         store, (engine, needs) = Store(output), find_crew(cluster, processes, gpus)
         with LiveTable("gap, %", lambda record: record.set, lambda record: record.budget) as live:

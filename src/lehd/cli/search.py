@@ -47,6 +47,12 @@ def solve(
     views: Annotated[
         str | None, typer.Option(metavar="average|best", help="Construct by the eight symmetries of the square.")
     ] = None,
+    turn: Annotated[
+        bool | None,
+        typer.Option(
+            "--turn/--upright", show_default="turned under a time limit", help="How the model sees each part."
+        ),
+    ] = None,
     half: Annotated[
         bool | None, typer.Option("--half/--single", show_default="chosen", help="Precision of the matrix products.")
     ] = None,
@@ -137,6 +143,7 @@ def solve(
         options = {
             **work,
             "views": views,
+            "turn": turn,
             "half": half,
             "memory": memory,
             "model": weights,

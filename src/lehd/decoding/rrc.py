@@ -17,6 +17,7 @@ from lehd.decoding.stop import OutOfTime, Stop
 from lehd.memory import Memory
 from lehd.model.lehd import LEHD
 from lehd.problems.base import Problem
+from lehd.symmetry import turned_at_random
 from lehd.types import Instances, Rollout, Solution
 
 SHORTEST = 4  # shorter partial solutions have nothing to decide
@@ -38,6 +39,7 @@ def random_reconstruct(
     on_iteration: Callable[[int, Solution], None] | None = None,
     memory: Memory | None = None,
     construct_part: ConstructPart | None = None,
+    turn: bool = False,
 ) -> Solution:
     """Improve the solutions of all instances until `stop`; none of them ever gets worse.
 
@@ -48,7 +50,9 @@ def random_reconstruct(
     not fit into the `memory` together are constructed in turn. Who calls this several times in a row can hand over what
     `constructor` gives, which remembers how to do things fast; `memory` is then without meaning.
 
-    Where positions do not show the distances, the model sees every partial solution in a picture of its own.
+    What the model once got wrong it gets wrong again, unless it looks different: with `turn` every partial solution is
+    shown turned or mirrored at random. Where positions do not show the distances, the model sees each in a picture of
+    its own.
     """
     size = solution.nodes.shape[1]
     upper = size if longest is None else min(longest, size)
@@ -67,6 +71,8 @@ def random_reconstruct(
         partial = problem.cut(instances, solution, length, max(1, min(coverage, size) // length))
         if redraw:
             partial = replace(partial, instances=redrawn(partial.instances, generator))
+        elif turn:
+            partial = replace(partial, instances=turned_parts(partial.instances, generator))
         state = partial.state()
         try:
             rollout = construct_part(partial.instances, state, nearest=nearest, stop=stop)
@@ -90,6 +96,12 @@ def constructor(
     if device.type == "cuda" and (memory is None or memory.limit is None):  # recordings keep memory of their own
         return Replays(model, problem, nodes=nodes).construct
     return functools.partial(construct, model, problem, memory=memory)
+
+
+def turned_parts(parts: Instances, generator: torch.Generator) -> Instances:
+    """The same, each turned or mirrored at random to the model's eyes; distances are measured where they were."""
+    sites = parts.coords if parts.sites is None else parts.sites
+    return replace(parts, coords=turned_at_random(parts.coords, generator), sites=sites)
 
 
 def few_lengths(lower: int, upper: int) -> Sequence[int]:

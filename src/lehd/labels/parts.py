@@ -126,7 +126,15 @@ class ImprovePart:
         coverage = instances.num_nodes if settings.parallel else 0
         stop, rng = max_iterations(settings.iterations), random.Random(settings.seed * 1_000_003 + part.number)
         new = random_reconstruct(
-            model, problem, instances, old.to(device), stop, rng, coverage=coverage, on_iteration=self.on_iteration
+            model,
+            problem,
+            instances,
+            old.to(device),
+            stop,
+            rng,
+            coverage=coverage,
+            on_iteration=self.on_iteration,
+            turn=True,
         ).to("cpu")
         everywhere = torch.ones_like(labelled)
         return part.arrays(old, new, everywhere, everywhere, begun)

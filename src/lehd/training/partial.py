@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from lehd.draws import Draws, integers
+from lehd.draws import Draws
 from lehd.problems.base import Problem
-from lehd.symmetry import turned
+from lehd.symmetry import turned_at_random
 from lehd.types import Instances, Solution, State
 
 ALL = slice(None)  # rows
@@ -77,16 +77,10 @@ def decisions(
     draws: Draws,
 ) -> Batch:
     """For each instance the decision with `available` nodes left in a random partial solution of the given length."""
-    instances = replace(instances, coords=symmetries(instances.coords, draws))
+    instances = replace(instances, coords=turned_at_random(instances.coords, draws))
     solution = problem.randomise(instances, solution, draws)
     partial = problem.cut(instances, solution, length)
     step = partial.steps - available
     flag = partial.via_depot[:, step]
     state = problem.vary_start(partial.instances, partial.state(step), flag, draws)
     return Batch(partial.instances, state, flag.long())
-
-
-def symmetries(coords: Tensor, draws: Draws) -> Tensor:
-    """Each instance (B, N, 2) turned or mirrored by one of the square's eight symmetries."""
-    chosen = integers(draws, 2, (len(coords), 3, 1, 1)).bool()
-    return turned(coords, chosen[:, 0], chosen[:, 1], chosen[:, 2])

@@ -38,6 +38,12 @@ def test_where_there_is_no_time_to_construct_long_parts_are_all_constructed_at_o
     assert (how["longest"], how["coverage"], how["nearest"]) == (1000, 5000, 50)
 
 
+def test_where_there_is_no_time_for_all_at_once_some_are_constructed_after_the_others(monkeypatch):
+    how = plan(tsp(1, 20_000), monkeypatch, construction=80)
+    assert (how["longest"], how["nearest"]) == (1000, 50)
+    assert 1000 < how["coverage"] <= 6000
+
+
 def test_where_there_is_no_time_for_that_either_parts_are_short(monkeypatch):
     how = plan(tsp(1, 5000), monkeypatch, construction=600)
     assert how["longest"] <= 200

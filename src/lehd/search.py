@@ -15,7 +15,7 @@ from torch import Tensor
 from lehd import symmetry
 from lehd.decoding import picture
 from lehd.decoding.construct import best_rows, construct
-from lehd.decoding.rrc import SHORTEST, random_reconstruct, strictly_shorter
+from lehd.decoding.rrc import SHORTEST, constructor, random_reconstruct, strictly_shorter
 from lehd.decoding.select import GREEDY, Beam, Sample, Select
 from lehd.decoding.speed import Speed, measure_speed
 from lehd.decoding.stop import OutOfTime, Stop
@@ -33,6 +33,7 @@ VIEWS = ("average", "best")  # what to do with the eight ways to look at an inst
 CHEAP = "the search started from insertion, not from a solution of the model"
 ITERATION_SHARE = 0.1  # of the time left when RRC begins: what the longest iteration may take
 ROUGH_SHARE = 0.45  # the same after a start without the model, if parts are as long as the problem says
+ROUGH_SWEEP, ROUGH_PIECE = 0.8, 0.15  # … if several iterations go over the instance once, and for each of these
 USUAL_LENGTH = 100  # of partial solutions, where time does not allow to reconstruct longer ones everywhere at once
 
 
@@ -105,6 +106,7 @@ class Search:
         sites = instances.coords if instances.sites is None else instances.sites
         # The model sees the plane scaled to the unit square; distances are measured where they were given.
         self.instances: Instances = replace(instances, coords=unit_box(instances.coords), sites=sites).to(device)
+        self.construct_greedily = constructor(model, problem, device, memory)
         self.solution: Solution | None = None
         self.cost = torch.zeros(len(instances))
         self.history: list[list[Incumbent]] = [[] for _ in range(len(instances))]
@@ -137,7 +139,7 @@ class Search:
                 coverage=plan.coverage,
                 nearest=plan.nearest,
                 on_iteration=self._on_iteration,
-                memory=self.memory,
+                construct_part=self.construct_greedily,
                 turn=plan.turn,
             )
         except KeyboardInterrupt:
@@ -189,9 +191,12 @@ class Search:
         elif self.options.views == "best":
             instances, rows = symmetry.all_views(instances), symmetry.in_all_views(state)
         on_step = self._on_step(state.available.shape[1])
-        rollout = construct(
-            self.model, self.problem, instances, rows, select, nearest, self.stop, on_step, views, self.memory
-        )
+        if select is GREEDY and views == 1:
+            rollout = self.construct_greedily(instances, rows, nearest=nearest, stop=self.stop, on_step=on_step)
+        else:
+            rollout = construct(
+                self.model, self.problem, instances, rows, select, nearest, self.stop, on_step, views, self.memory
+            )
         width = len(rollout.nodes) // len(state.start)
         best = best_rows(self.problem, self.instances, state, rollout, width)
         return Rollout(rollout.nodes[best], rollout.via_depot[best], rollout.log_probability[best])
@@ -232,8 +237,13 @@ class Search:
         if in_plane and self.cheap.all() and self.problem.rough_parts and parallel and not (longest or wish.nearest):
             # What a first construction would have done, in pieces all at once and with fewer nodes in view.
             rough, view = self.problem.rough_parts
-            if speed.seconds(batch * max(1, size // rough), rough, view) <= ROUGH_SHARE * self.stop.time_left():
+            left, pieces = self.stop.time_left(), max(1, size // rough)
+            sweep = speed.seconds(batch * pieces, rough, view)
+            if sweep <= ROUGH_SHARE * left:
                 return Plan(rough, size, view, turn)
+            if sweep <= ROUGH_SWEEP * left:  # some of it at a time, one after the other
+                some = largest(lambda rows: speed.seconds(batch * rows, rough, view) <= ROUGH_PIECE * left, 1, pieces)
+                return Plan(rough, some * rough, view, turn)
         if longest is None:
             worth = min(size, self.problem.longest_in_time)
             if not in_plane:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -39,10 +41,4 @@ def in_all_views(state: State) -> State:
     """Every row once for each of the views that `all_views` gives of its instance."""
     repeated = state.repeat(COUNT)
     number = torch.arange(COUNT, device=state.instance.device).repeat(len(state.instance))
-    return State(
-        repeated.instance * COUNT + number,
-        repeated.start,
-        repeated.destination,
-        repeated.available,
-        repeated.resources,
-    )
+    return replace(repeated, instance=repeated.instance * COUNT + number)

@@ -124,6 +124,14 @@ class State(_Tensors):
     destination: Tensor  # (R,) the node it must end at
     available: Tensor  # (R, U) the nodes still to be placed, in any order
     resources: Tensor  # (R, any) what the problem keeps track of, in its own units; (R, 0) where there is nothing
+    left: Tensor | None = None  # (R,) only the first so many are available, in every row the same number; None: all
+
+    @cached_property
+    def there(self) -> Tensor | None:
+        """Which places (R, U) hold an available node; None: all."""
+        if self.left is None:
+            return None
+        return torch.arange(self.available.shape[1], device=self.left.device) < self.left[:, None]
 
     def rows(self, which: Tensor | slice) -> State:
         """The given rows, in the given order; a row may be taken several times."""

@@ -94,6 +94,37 @@ def test_parts_are_shown_in_all_eight_ways_and_measured_where_they_are(make):
         assert (problem.cost(instances, better) < 0.9 * problem.cost(instances, solution)).all()
 
 
+def test_iterations_that_reach_some_of_a_tour_follow_each_other():
+    """Three times 40 of 120 nodes: each node is looked at once before any is looked at again."""
+    instances = tsp(2, 120)
+    problem, solution, seen = of(instances), random_solution(instances), []
+
+    class Watched(type(problem)):
+        def cut(self, instances, solution, length, count=1):
+            part = super().cut(instances, solution, length, count)
+            seen.append(part.nodes.view(len(solution.nodes), -1))
+            return part
+
+    def sweeps(longest, coverage, iterations):
+        seen.clear()
+        random_reconstruct(
+            tiny_model(problem), Watched(), instances, solution, max_iterations(iterations), random.Random(0),
+            longest=longest, coverage=coverage,
+        )  # fmt: skip
+
+    sweeps(4, 40, 6)
+    for first in (0, 3):
+        for row in range(2):
+            nodes = torch.cat([part[row] for part in seen[first : first + 3]])
+            assert sorted(nodes.tolist()) == list(range(120))
+    assert seen[0].tolist() != seen[3].tolist()
+    sweeps(7, 40, 21)  # of several lengths: 35 to 40 nodes at a time, so that three of them fit
+    for first in range(0, 21, 3):
+        for row in range(2):
+            nodes = torch.cat([part[row] for part in seen[first : first + 3]]).tolist()
+            assert len(set(nodes)) == len(nodes) > 100
+
+
 @pytest.mark.parametrize("make", [tsp, cvrp])
 def test_the_same_seed_gives_the_same_solution(make):
     instances = make(3, 15)

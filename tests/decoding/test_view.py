@@ -10,7 +10,7 @@ from lehd.decoding.construct import construct
 from lehd.decoding.rrc import random_reconstruct
 from lehd.decoding.select import GREEDY, Beam
 from lehd.decoding.stop import max_iterations
-from lehd.decoding.view import score_nearest
+from lehd.decoding.view import embed, score_all, score_nearest
 from lehd.model.checkpoint import load_model, shipped_weights
 from lehd.problems import of
 from lehd.problems.cvrp import CVRP
@@ -112,3 +112,52 @@ def test_small_states_are_seen_whole(make):
     whole = construct(model, problem, instances, state)
     near = construct(model, problem, instances, state, nearest=15)
     assert torch.equal(whole.nodes, near.nodes)
+
+
+def padded(state, spare):
+    """The same with so many more places, where any node stands but none is."""
+    anything = torch.randint(0, 2, (len(state.start), spare), generator=generator(spare))
+    left = torch.full_like(state.start, state.available.shape[1])
+    return replace(state, available=torch.cat([state.available, anything], 1), left=left)
+
+
+def limited(size, customers):
+    """With so few vehicles that what is needed later decides what is allowed now."""
+    instances = cvrp(size, customers)
+    return replace(instances, vehicles=-(-instances.demands.sum(1) // 20))
+
+
+@pytest.mark.parametrize("spare", [0, 1, 9])
+@pytest.mark.parametrize("make", [tsp, cvrp, limited])
+def test_places_without_a_node_change_nothing(make, spare):
+    instances = make(4, 12)
+    problem = of(instances)
+    model = tiny_model(problem, sharpen=0.5)
+    whole = problem.initial_state(instances)
+    state = problem.advance(instances, whole, torch.tensor([3, 0, 10, 5]), torch.ones(4, dtype=torch.bool))
+    left = state.available.shape[1]
+    embeddings = embed(model, problem, instances)
+    with torch.no_grad():
+        wanted = score_all(model, problem, instances, embeddings, state)
+        found = score_all(model, problem, instances, embeddings, padded(state, spare))
+        torch.testing.assert_close(found[:, :left], wanted, atol=1e-5, rtol=1e-5)
+        assert (found[:, left:] == -torch.inf).all()
+        for count in (1, 4, left, left + 1, left + 20):
+            near = score_nearest(model, problem, instances, state, count)
+            some = score_nearest(model, problem, instances, padded(state, spare), count)
+            shown = min(count, left)
+            assert torch.equal(some.slots[:, :shown], near.slots)
+            torch.testing.assert_close(some.logits[:, :shown], near.logits, atol=1e-5, rtol=1e-5)
+            assert some.logits.shape[1] == min(count, left + spare)
+            assert (some.logits[:, shown:] == -torch.inf).all()
+
+
+def test_more_nodes_than_in_training_are_seen_as_sharply_with_places_to_spare():
+    instances = cvrp(2, 150)
+    problem, state = of(instances), of(instances).initial_state(instances)
+    model = tiny_model(problem, sharpen=0.5)
+    embeddings = embed(model, problem, instances)
+    with torch.no_grad():
+        wanted = score_all(model, problem, instances, embeddings, state)
+        found = score_all(model, problem, instances, embeddings, padded(state, 40))
+    torch.testing.assert_close(found[:, :150], wanted, atol=1e-5, rtol=1e-5)

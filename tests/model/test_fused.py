@@ -16,6 +16,8 @@ from lehd.model.precision import arithmetic
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 OTHER_MODELS = [(3, 30, 64, 4, 192), (3, 30, 128, 4, 512, 1), (1, 150, 128, 2, 512), (1, 150, 64, 1, 192)]
+SOME_SEEN = [(3, 20, 1), (3, 20, 19), (5, 32, 3), (5, 50, 50), (2, 128, 127), (40, 4, 2), (2, 150, 2), (2, 150, 64)]
+SOME_SEEN += [(1, 192, 65), (1, 300, 299), (1, 300, 120)]  # rows, places, nodes that are there
 SIZES = [(3, 20), (5, 50), (2, 100), (1, 128), (40, 2), (3, 33), (2, 65), (2, 150), (1, 300)]
 
 
@@ -67,9 +69,9 @@ def check_in_single_precision(rows, length, dim=128, heads=8, hidden=512, many=2
         q, k, _ = layers[0].qkv.weight.data.view(3, dim, dim)
         q[:, 0], k[:, 0] = 1.0, -1.0
     x.requires_grad_()
-    found, wanted = _Stack.apply(x, True, heads, 0.5, matrices, *parameters), plain(layers, x)
+    found, wanted = _Stack.apply(x, True, heads, 0.5, None, matrices, *parameters), plain(layers, x)
     with torch.no_grad():
-        assert torch.equal(_Stack.apply(x, False, heads, 0.5, matrices, *parameters), found)
+        assert torch.equal(_Stack.apply(x, False, heads, 0.5, None, matrices, *parameters), found)
     bound = 1e-4 if shift else 1e-5  # large scores have few digits after the point
     assert apart(found, wanted) < bound
     weights = torch.randn_like(found)
@@ -79,6 +81,21 @@ def check_in_single_precision(rows, length, dim=128, heads=8, hidden=512, many=2
         strict=True,
     ):
         assert apart(one, two) < bound
+
+
+@torch.no_grad()
+def check_where_nodes_are_missing(rows, length, seen, many=256):
+    """The first `seen` nodes of every row get what they get alone, whatever stands behind them."""
+    fused.MANY = many
+    layers = stack()
+    parameters = [p for layer in layers for p in layer.parameters()]
+    matrices = [Matrices(*(p for p in layer.parameters() if p.ndim == 2)) for layer in layers]
+    x = torch.randn(rows, length, 128)
+    x[:, seen:] *= 100
+    wanted = plain(layers, x[:, :seen])
+    found = _Stack.apply(x, False, 8, 0.5, torch.tensor(seen), matrices, *parameters)
+    assert found.isfinite().all()
+    assert apart(found[:, :seen], wanted) < 1e-5
 
 
 @needs_triton
@@ -92,6 +109,8 @@ def test_kernels_compute_what_the_layers_do():
     )
     script += "".join(f"t.check_in_single_precision{sizes}\n" for sizes in OTHER_MODELS)
     script += "t.check_in_single_precision(1, 130, shift=5.0)\n"
+    script += "".join(f"t.check_where_nodes_are_missing{sizes}\n" for sizes in SOME_SEEN)
+    script += "t.check_where_nodes_are_missing(5, 50, 33, many=1)\n"
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "TRITON_INTERPRET": "1"},
@@ -116,6 +135,23 @@ def test_layers_on_the_cpu_run_as_they_are_written():
     assert not fusable(stack(), torch.randn(2, 5, 128))
 
 
+@pytest.mark.parametrize(("length", "seen"), [(5, 1), (20, 13), (20, 20), (150, 120)])
+def test_layers_do_not_look_at_nodes_that_are_missing(length, seen):
+    layers, x = stack(), torch.randn(3, length, 128)
+    x[:, seen:] *= 100
+    with torch.no_grad():
+        found = x
+        for layer in layers:
+            found = layer(found, torch.tensor(seen))
+        torch.testing.assert_close(found[:, :seen], plain(layers, x[:, :seen]), atol=1e-5, rtol=1e-5)
+
+
+def test_a_norm_over_all_nodes_says_that_it_cannot_leave_some_out():
+    layer, x = AttentionLayer(32, 4, 64, "instance").eval(), torch.randn(2, 5, 32)
+    with pytest.raises(ValueError, match="not there"):
+        layer(x, torch.tensor(4))
+
+
 @needs_gpu
 @needs_triton
 @pytest.mark.parametrize(("rows", "length"), SIZES)
@@ -134,3 +170,21 @@ def test_kernels_are_as_exact_as_half_precision_allows(rows, length):
     gradients = [torch.autograd.grad(y, [x, *parameters], weights) for y in (found, usual, wanted)]
     for one, two, exact in zip(*gradients, strict=True):
         assert apart(one, exact) < 1.5 * apart(two, exact) + 1e-3
+
+
+@needs_gpu
+@needs_triton
+@pytest.mark.parametrize(("rows", "length", "seen"), SOME_SEEN)
+def test_on_a_gpu_kernels_leave_out_nodes_that_are_missing(rows, length, seen):
+    layers = stack("cuda", count=6)
+    x = torch.randn(rows, length, 128, device="cuda")
+    x[:, seen:] *= 100
+    number = torch.tensor(seen, device="cuda")
+    with torch.no_grad(), arithmetic(x.device):
+        assert fusable(layers, x, number)
+        found, usual = run_fused(layers, x, number)[:, :seen], plain(layers, x[:, :seen])
+    with torch.enable_grad(), arithmetic(x.device):
+        assert not fusable(layers, x, number)
+    with torch.no_grad():
+        wanted = plain(layers, x[:, :seen])
+    assert apart(found, wanted) < 1.5 * apart(usual, wanted)

@@ -50,6 +50,14 @@ def test_it_is_used_where_asked_for_and_nowhere_else():
         assert not halvable(layers, x)
 
 
+def test_where_nodes_are_missing_single_precision_does_it():
+    layers, x = stack(), torch.randn(LEAST // 8, 8, 32)
+    with in_half(True), inference(CPU):
+        found = model_file.run(layers, x, torch.tensor(5))[:, :5]
+    with inference(CPU):
+        torch.testing.assert_close(found, model_file.run(layers, x[:, :5]), atol=1e-5, rtol=1e-5)
+
+
 def test_few_tokens_are_as_exact_as_in_single_precision():
     """Not left to torch's own half precision, which is slower."""
     layers, x = stack(), torch.randn(2, 5, 32)

@@ -1,5 +1,7 @@
 """What must hold for every problem."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -45,6 +47,31 @@ def test_sliced_states_equal_stepped_states(make, size, seed, data):
             assert allowed[torch.arange(2), slot, flag].all()
         state = problem.advance(partial.instances, state, slot, partial.via_depot[:, step])
     assert state.available.shape[1] == 0
+
+
+@given(makers, st.integers(2, 20), st.integers(0, 5), seeds)
+@settings(max_examples=40)
+def test_places_to_spare_change_no_step(make, size, spare, seed):
+    instances, draw = make(2, size, seed), generator(seed)
+    problem = of(instances)
+    state = problem.initial_state(instances)
+    left = state.available.shape[1]
+    anything = torch.zeros(2, spare, dtype=torch.long)
+    roomy = replace(
+        state, available=torch.cat([state.available, anything], 1), left=torch.full((2,), left, dtype=torch.long)
+    )
+    for count in range(left, 0, -1):
+        allowed, found = problem.feasible(instances, state), problem.feasible(instances, roomy)
+        if allowed is not None:
+            assert torch.equal(found[:, :count], allowed)
+            assert not found[:, count:].any()
+        slot = torch.randint(0, count, (2,), generator=draw)
+        flag = torch.full((2,), problem.actions_per_node == 2)
+        state, roomy = (problem.advance(instances, each, slot, flag) for each in (state, roomy))
+        assert torch.equal(roomy.left, torch.tensor([count - 1] * 2))
+        assert torch.equal(roomy.available[:, : count - 1], state.available)
+        assert torch.equal(roomy.start, state.start)
+        assert torch.equal(roomy.resources, state.resources)
 
 
 @given(makers, st.integers(4, 30), seeds, st.data())

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import torch
 
-from lehd.decoding.construct import construct
 from lehd.decoding.rrc import constructor, random_reconstruct
 from lehd.decoding.stop import max_iterations
 from lehd.model.lehd import LEHD
@@ -56,12 +55,12 @@ def run_curve(
             torch.cuda.synchronize(device)
         return Point(iteration, spent + time.perf_counter() - begun, solution)
 
+    construct_part = constructor(model, problem, device, nodes=instances.num_nodes + 1)
     if begin is None:
         state = problem.initial_state(instances)
-        begin = point(0, problem.complete(state, construct(model, problem, instances, state)))
+        begin = point(0, problem.complete(state, construct_part(instances, state)))
         yield begin
     last = max(budgets, default=0)
-    construct_part = constructor(model, problem, device, nodes=instances.num_nodes + 1)
     while begin.iteration < last:
         first, length = begin.iteration, min(SEGMENT, last - begin.iteration)
         points: list[Point] = []

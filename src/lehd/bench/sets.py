@@ -135,9 +135,8 @@ class SetRun:
     def _run_rows(self, rows: list[int]) -> None:
         instances = self.set.instances.rows(torch.tensor(rows)).to(self.device)
         names = [self.set.names[row] for row in rows]
-        facts = (self.set.bench, self.set.name, self.weights, self.options.seed, self.words, names)
-        if self.options.turn:
-            facts = (*facts, "turned")
+        turned = ("turned",) if self.options.turn else ()
+        facts = (self.set.bench, self.set.name, self.weights, self.options.seed, self.words, names, *turned)
         progress = Progress(self.store.path, facts)
         begin = progress.load(self.device)
         if begin is not None and self._missing(rows)[0] <= begin.iteration:

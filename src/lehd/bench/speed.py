@@ -90,9 +90,9 @@ class Counter:
     def counting(self, model: LEHD) -> Iterator[None]:
         encode, score, config = model.encode, model.score, model.config
 
-        def count_encode(features: Tensor) -> Tensor:
+        def count_encode(features: Tensor, seen: Tensor | None = None) -> Tensor:
             self.flops += layer_flops(config, len(features), features.shape[1])
-            return encode(features)
+            return encode(features, seen)
 
         def count_score(embeddings: Tensor, state: State, context: Tensor) -> Tensor:
             rows, available = state.available.shape
@@ -116,7 +116,7 @@ def draw(problem: str, nodes: int, batch: int) -> Instances:
 
 
 def measure(model: LEHD, problem: str, nodes: int, batch: int, mode: str, seconds: float, ceiling: float) -> Speed:
-    """Time rounds for about so many seconds, after one that does not count; RRC on a GPU takes four times as long."""
+    """Time rounds for about so many seconds, after one that does not count; a GPU takes four times as long."""
     device = next(model.parameters()).device
     facts: dict[str, Any] = {
         "problem": problem,
@@ -149,7 +149,7 @@ def _time(
 
     def one_round(number: int, construct_part: ConstructPart) -> None:
         if mode == GREEDY:
-            construct(model, kind, instances, state)
+            construct_part(instances, state)
         else:
             random_reconstruct(
                 model,
@@ -171,9 +171,9 @@ def _time(
             one_round(rounds, plain)
             rounds += 1
     spent = time.perf_counter() - begun
-    if mode == GREEDY or device.type == "cpu":
+    if device.type == "cpu":
         return counter, rounds, spent
-    # On a GPU a search runs by recorded steps, which count nothing: the same rounds again, the third time on record.
+    # A GPU runs by recorded steps, which count nothing: the same rounds again, the third time on record.
     recorded = constructor(model, kind, device, nodes=instances.num_nodes + 1)
     for _ in range(3):
         begun = time.perf_counter()

@@ -1,8 +1,9 @@
 """Construction on a GPU, step by step recorded.
 
-A step looks the same whenever equally many nodes are left in equally many rows, however long the whole construction is.
-So steps, once recorded, serve constructions of all lengths: a few instances, reconstructed over and over, are no longer
-bound by the time that Python takes to launch each kernel.
+Python takes longer to launch the kernels of a step than a GPU to run them, unless there are very many rows. A recorded
+step is launched all at once. How many nodes are left is a number in the GPU's memory, which the step itself counts
+down; so one recording, with room for somewhat more nodes than are left, serves many steps in a row, of constructions of
+all lengths.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from lehd.decoding.construct import construct, sees_all, step
 from lehd.decoding.select import GREEDY
 from lehd.decoding.stop import OutOfTime, Stop
 from lehd.decoding.view import embed
+from lehd.memory import Memory
 from lehd.model.lehd import LEHD
 from lehd.model.precision import inference
 from lehd.problems.base import Problem
@@ -27,6 +29,12 @@ from lehd.types import Instances, Rollout, State
 MOST = 6000  # recordings, each some fifty kernels
 LARGE = 131_072  # nodes in all rows: a step with more keeps a GPU busy for longer than Python takes to launch it
 AHEAD = 32  # steps that may wait for the GPU
+
+# A recording has room for a multiple of so many nodes in every row. The coarser, the fewer recordings; but spare room
+# is computed like the rest. Few rows have coarse room, where that takes no longer than launching; many rows fine room.
+COARSE, FINE = 64, 8
+SPARE = 4096  # nodes in all rows together: so much room to spare a GPU hardly notices
+SHORT = 32  # nodes in a row: kernels take as long for fewer
 
 
 class Recording(Protocol):
@@ -40,19 +48,36 @@ class Replays:
     """`construct`, greedy, for one model and problem. The second time a step comes, it is recorded.
 
     If instances of up to so many `nodes` are to come, equally many of them each time, there is room for them at once.
+    What has to be done within a limit of `memory` is not recorded: recordings keep memory of their own.
     """
 
-    def __init__(self, model: LEHD, problem: Problem, record: Record | None = None, nodes: int = 0):
-        self.model, self.problem, self.nodes = model, problem, nodes
+    def __init__(
+        self,
+        model: LEHD,
+        problem: Problem,
+        record: Record | None = None,
+        nodes: int = 0,
+        memory: Memory | None = None,
+    ):
+        self.model, self.problem, self.nodes, self.memory = model, problem, nodes, memory
         self.record = record or Recorder(model.head.weight.device).record
         self.desks: dict[Hashable, _Desk] = {}
         self.half_copies: dict[int, list[Tensor]] = {}
 
-    def construct(self, instances: Instances, state: State, nearest: int | None, stop: Stop | None) -> Rollout:
-        """As the function of this name."""
+    def construct(
+        self,
+        instances: Instances,
+        state: State,
+        nearest: int | None = None,
+        stop: Stop | None = None,
+        on_step: Callable[[int], None] | None = None,
+    ) -> Rollout:
+        """As the function of this name. The GPU may be some steps behind those that `on_step` hears of."""
         rows, steps = state.available.shape
-        if rows * steps > LARGE:
-            return construct(self.model, self.problem, instances, state, nearest=nearest, stop=stop)
+        if not self._recordable(rows, steps):
+            return construct(
+                self.model, self.problem, instances, state, GREEDY, nearest, stop, on_step, memory=self.memory
+            )
         pace = Pace(AHEAD) if stop is not None and instances.device.type == "cuda" else None
         with inference(instances.device, self.half_copies):
             embeddings = embed(self.model, self.problem, instances) if sees_all(steps, nearest) and steps else None
@@ -61,10 +86,17 @@ class Replays:
             for left in range(steps, 0, -1):
                 if stop is not None and stop.out_of_time():
                     raise OutOfTime
-                self._take(desk, left, nearest or steps)
+                self._take(desk, desk.room(left), nearest or steps)
                 if pace is not None:
                     pace.step()
+                if on_step is not None:
+                    on_step(steps - left + 1)
         return desk.rollout(steps)
+
+    def _recordable(self, rows: int, steps: int) -> bool:
+        limited = self.memory is not None and self.memory.limit is not None
+        counts_nodes = self.model.config.norm == "instance"  # those that are not there too
+        return rows * steps <= LARGE and not limited and not counts_nodes
 
     def _desk(self, instances: Instances, state: State, embeddings: Tensor | None, nearest: int | None) -> _Desk:
         kind = (
@@ -80,21 +112,21 @@ class Replays:
             desk = self.desks[kind] = _Desk(instances, state, embeddings, max(places, instances.num_nodes))
         return desk
 
-    def _take(self, desk: _Desk, left: int, nearest: int) -> None:
-        """A step of every row, of which each has so many nodes left."""
-        recording = desk.recordings.get(left)
+    def _take(self, desk: _Desk, room: int, nearest: int) -> None:
+        """A step of every row, of which each has at most so many nodes left."""
+        recording = desk.recordings.get(room)
         if recording is not None:
             recording.replay()
             return
 
         def work() -> None:
-            desk.step(self.model, self.problem, left, nearest)
+            desk.step(self.model, self.problem, room, nearest)
 
-        if left not in desk.seen or sum(len(each.recordings) for each in self.desks.values()) >= MOST:
-            desk.seen.add(left)
+        if room not in desk.seen or sum(len(each.recordings) for each in self.desks.values()) >= MOST:
+            desk.seen.add(room)
             work()
             return
-        recording = desk.recordings[left] = self.record(work)
+        recording = desk.recordings[room] = self.record(work)
         recording.replay()
 
 
@@ -104,44 +136,52 @@ class _Desk:
     def __init__(self, instances: Instances, state: State, embeddings: Tensor | None, places: int):
         rows, device = len(state.start), instances.device
         self.places = places
+        self.grain = min(COARSE, max(FINE, SPARE // rows // FINE * FINE))
 
-        def room(tensor: Tensor) -> Tensor:
+        def empty(tensor: Tensor) -> Tensor:
             """For all nodes, where a tensor has some of them in its second dimension."""
             return tensor.new_zeros(len(tensor), self.places, *tensor.shape[2:]) if tensor.ndim > 1 else tensor.clone()
 
         # Distances only matter afterwards: what is left is what decisions depend on.
-        self.instances: Instances = replace(instances, sites=None, matrix=None).map(room)
-        self.embeddings = None if embeddings is None else room(embeddings)
+        self.instances: Instances = replace(instances, sites=None, matrix=None).map(empty)
+        self.embeddings = None if embeddings is None else empty(embeddings)
         self.state = replace(
-            state.map(Tensor.clone), available=torch.zeros(rows, self.places, dtype=torch.long, device=device)
+            state.map(Tensor.clone),
+            available=torch.zeros(rows, self.places, dtype=torch.long, device=device),
+            left=torch.zeros(rows, dtype=torch.long, device=device),
         )
         self.total = torch.zeros(rows, device=device)
         # What is chosen with so many nodes left stands so far from the end.
         self.nodes = torch.zeros(rows, self.places, dtype=torch.long, device=device)
         self.via_depot = torch.zeros(rows, self.places, dtype=torch.bool, device=device)
-        self.seen: set[int] = set()  # numbers of nodes left
-        self.recordings: dict[int, Recording] = {}
+        self.seen: set[int] = set()  # rooms of steps that have been taken
+        self.recordings: dict[int, Recording] = {}  # by their rooms
+
+    def room(self, left: int) -> int:
+        """For how many nodes a step has room that is taken with so many left."""
+        seen = left + 2  # starting and destination node: kernels work on blocks of all of them
+        grain = self.grain if seen > self.grain else min(self.grain, SHORT)
+        return min(-(-seen // grain) * grain - 2, self.places)
 
     def put(self, instances: Instances, state: State, embeddings: Tensor | None) -> None:
         """What is to be constructed."""
-        for mine, given in ((self.instances, instances), (self.state, state)):
-            for name, into in _tensors(mine):
-                _fill(into, getattr(given, name))
+        _fill_all(self.instances, instances)
+        _fill_all(self.state, replace(state, left=torch.full_like(state.start, state.available.shape[1])))
         if self.embeddings is not None and embeddings is not None:
             _fill(self.embeddings, embeddings)
         self.total.zero_()
 
-    def step(self, model: LEHD, problem: Problem, left: int, nearest: int) -> None:
-        state = replace(self.state, available=self.state.available[:, :left])
+    def step(self, model: LEHD, problem: Problem, room: int, nearest: int) -> None:
+        state = replace(self.state, available=self.state.available[:, :room])
         after, flag, total, _ = step(
             model, problem, self.instances, self.embeddings, state, self.total, GREEDY, nearest, views=1
         )
-        self.nodes[:, -left] = after.start
-        self.via_depot[:, -left] = flag
+        assert state.left is not None
+        place = (self.places - state.left)[:, None]
+        self.nodes.scatter_(1, place, after.start[:, None])
+        self.via_depot.scatter_(1, place, flag[:, None])
         self.total.copy_(total)
-        self.state.start.copy_(after.start)
-        self.state.resources.copy_(after.resources)
-        self.state.available[:, : left - 1].copy_(after.available)
+        _fill_all(self.state, after)
 
     def rollout(self, steps: int) -> Rollout:
         first = self.places - steps
@@ -151,6 +191,11 @@ class _Desk:
 def _tensors(data: Instances | State) -> list[tuple[str, Tensor]]:
     values = [(each.name, getattr(data, each.name)) for each in fields(data)]
     return [(name, value) for name, value in values if isinstance(value, Tensor)]
+
+
+def _fill_all(mine: Instances | State, given: Instances | State) -> None:
+    for name, into in _tensors(mine):
+        _fill(into, getattr(given, name))
 
 
 def _fill(into: Tensor, given: Tensor) -> None:

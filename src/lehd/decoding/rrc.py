@@ -46,9 +46,10 @@ def random_reconstruct(
     Each iteration draws one length, uniform from 4 to the number of nodes or to `longest`, and for every instance a
     position and direction of its own. The paper reconstructs one partial solution of each instance at a time.
     With a `coverage` there are as many disjoint ones as have so many nodes together, up to the whole solution; each is
-    kept or dropped on its own: with fixed ends they never meet. On a GPU these have one of a few lengths. Those that do
-    not fit into the `memory` together are constructed in turn. Who calls this several times in a row can hand over what
-    `constructor` gives, which remembers how to do things fast; `memory` is then without meaning.
+    kept or dropped on its own: with fixed ends they never meet. Where one iteration does not reach the whole of a
+    tour, the next one goes on where it ended. On a GPU these have one of a few lengths. Those that do
+    not fit into the `memory` together are constructed in turn. Who constructs more than this can hand over what
+    `constructor` gives, which remembers how to do things fast and has a `memory` of its own.
 
     What the model once got wrong it gets wrong again, unless it looks different: with `turn` every partial solution is
     shown turned or mirrored at random. Where positions do not show the distances, the model sees each in a picture of
@@ -64,11 +65,17 @@ def random_reconstruct(
         construct_part = constructor(model, problem, instances.device, memory, nodes=0 if coverage else upper + 1)
     lengths = few_lengths(lower, upper) if on_gpu and coverage else range(lower, upper + 1)
     redraw = not faithful(instances)
-    iteration = 0
+    iteration = taken = covered = 0  # nodes of the last iteration, and since the solution was last drawn at random
     while not problem.trivial(instances) and not stop.done(iteration):
-        solution = problem.randomise(instances, solution, generator)
         length = rng.choice(lengths)
-        partial = problem.cut(instances, solution, length, max(1, min(coverage, size) // length))
+        count = max(1, min(coverage, size) // length)
+        if covered and covered + count * length <= size:
+            solution = problem.onward(instances, solution, taken, generator)
+        else:
+            solution, covered = problem.randomise(instances, solution, generator), 0
+        taken = count * length if coverage else size
+        covered += taken
+        partial = problem.cut(instances, solution, length, count)
         if redraw:
             partial = replace(partial, instances=redrawn(partial.instances, generator))
         elif turn:
@@ -92,9 +99,9 @@ def random_reconstruct(
 def constructor(
     model: LEHD, problem: Problem, device: torch.device, memory: Memory | None = None, nodes: int = 0
 ) -> ConstructPart:
-    """What constructs partial solutions; on a GPU by recorded steps, best if the largest number of `nodes` is known."""
-    if device.type == "cuda" and (memory is None or memory.limit is None):  # recordings keep memory of their own
-        return Replays(model, problem, nodes=nodes).construct
+    """Greedy construction; on a GPU by recorded steps, best if the largest number of `nodes` to come is known."""
+    if device.type == "cuda":
+        return Replays(model, problem, nodes=nodes, memory=memory).construct
     return functools.partial(construct, model, problem, memory=memory)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lehd.model.lehd import LEHD
+from lehd.model.lehd import LEHD, with_both_ends
 from lehd.problems.base import Problem
 from lehd.symmetry import all_views, in_all_views
 from lehd.types import Instances, State
@@ -45,6 +45,12 @@ def score_nearest(
     """Logits of the `count` available nodes that the problem considers nearest."""
     slots = problem.nearest(instances, state, count)
     candidates = state.available.gather(1, slots)
+    left = None
+    if state.left is not None:
+        left = state.left.clamp(max=slots.shape[1])
+        # Where no node is, the starting node stands once more: that leaves the box as it is.
+        there = torch.arange(slots.shape[1], device=slots.device) < left[:, None]
+        candidates = torch.where(there, candidates, state.start[:, None])
     nodes = torch.cat([state.start[:, None], state.destination[:, None], candidates], 1)
     local = instances.take(nodes, state.instance)
     rows = torch.arange(len(slots), device=slots.device)
@@ -55,10 +61,11 @@ def score_nearest(
         destination=torch.full_like(rows, DESTINATION),
         available=torch.arange(FIRST, nodes.shape[1], device=slots.device).expand(len(slots), -1),
         resources=state.resources,
+        left=left,
     )
     shown = local if views == 1 else all_views(local)
     shown = replace(shown, coords=problem.neighbourhood_box(shown.coords))
-    embeddings = model.encode(problem.features(shown, box=False))
+    embeddings = model.encode(problem.features(shown, box=False), with_both_ends(left))
     allowed = problem.feasible(instances, state)
     if allowed is not None:
         allowed = allowed.gather(1, slots[..., None].expand(-1, -1, allowed.shape[2]))
@@ -71,6 +78,8 @@ def _scores(
     model: LEHD, embeddings: Tensor, state: State, context: Tensor, allowed: Tensor | None, views: int
 ) -> Tensor:
     """Logits (R, U, K); with several views the mean of their log-probabilities."""
+    if state.there is not None:
+        allowed = state.there[..., None] if allowed is None else allowed & state.there[..., None]
     if views > 1:
         state, context = in_all_views(state), context.repeat_interleave(views, 0)
     logits = model.score(embeddings, state, context).float().nan_to_num()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import overload
 
 import torch
 from torch import Tensor, nn
@@ -37,31 +38,45 @@ class AttentionLayer(nn.Module):
         self.attention_out = nn.Linear(dim, dim)
         self.ff_in = nn.Linear(dim, feed_forward)
         self.ff_out = nn.Linear(feed_forward, dim)
-        self.plain = norm == "none"
+        self.plain, self.over_nodes = norm == "none", norm == "instance"
         self.norm_attention = NodeNorm(dim, norm) if norm != "none" else nn.Identity()
         self.norm_ff = NodeNorm(dim, norm) if norm != "none" else nn.Identity()
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention_out(attend(self.qkv(x), self.heads, self.sharpen))
+    def forward(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
+        """Only the first `seen` nodes of every row, a number in a tensor of its own, are there; None: all of them."""
+        if self.over_nodes and seen is not None:
+            raise ValueError("a norm over the nodes of an instance counts those that are not there")
+        x = x + self.attention_out(attend(self.qkv(x), self.heads, self.sharpen, seen))
         x = self.norm_attention(x)
         x = x + self.ff_out(torch.relu(self.ff_in(x)))
         normed: Tensor = self.norm_ff(x)
         return normed
 
 
-def attend(qkv: Tensor, heads: int, sharpen: float = 0.0) -> Tensor:
-    """Multi-head attention (R, n, D) of queries, keys and values (R, n, 3D)."""
+def attend(qkv: Tensor, heads: int, sharpen: float = 0.0, seen: Tensor | None = None) -> Tensor:
+    """Multi-head attention (R, n, D) of queries, keys and values (R, n, 3D), to the first `seen` of each row."""
     rows, length, triple = qkv.shape
     # (R, n, 3D) -> three of (R, heads, n, D / heads)
     q, k, v = qkv.view(rows, length, 3, heads, triple // 3 // heads).permute(2, 0, 3, 1, 4)
-    mixed = functional.scaled_dot_product_attention(q, k, v, scale=scale(length, q.shape[-1], sharpen))
+    if seen is None:
+        mixed = functional.scaled_dot_product_attention(q, k, v, scale=scale(length, q.shape[-1], sharpen))
+    else:
+        there = (torch.arange(length, device=qkv.device) < seen).expand(length, -1)
+        q = q * scale(seen, q.shape[-1], sharpen)  # a number that only the device knows
+        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=there, scale=1.0)
     return mixed.transpose(1, 2).reshape(rows, length, triple // 3)
 
 
-def scale(length: int, size: int, sharpen: float) -> float:
+@overload
+def scale(length: int, size: int, sharpen: float) -> float: ...
+@overload
+def scale(length: Tensor, size: int, sharpen: float) -> Tensor: ...
+def scale(length: int | Tensor, size: int, sharpen: float) -> float | Tensor:
     """What scores of heads of a size are multiplied by.
 
     The more nodes there are, the less attention is left for those that matter. What was learnt among few of them holds
     among many if scores grow with the logarithm of their number: by `sharpen`, for more than most training has.
     """
-    return (1 + sharpen * math.log(max(1.0, length / TRAINED))) / math.sqrt(size)
+    ratio = length / TRAINED
+    logarithm = ratio.clamp(min=1).log() if isinstance(ratio, Tensor) else math.log(max(1.0, ratio))
+    return (1 + sharpen * logarithm) / math.sqrt(size)

@@ -42,9 +42,11 @@ def plain_layers() -> Iterator[None]:
         _allowed.reset(before)
 
 
-def fusable(layers: Sequence[AttentionLayer], x: Tensor) -> bool:
+def fusable(layers: Sequence[AttentionLayer], x: Tensor, seen: Tensor | None = None) -> bool:
     """Whether the kernels can do what is asked: on a GPU, in half precision, with sizes that suit its matrix units."""
     if not (_allowed.get() and x.is_cuda and torch.is_autocast_enabled("cuda") and _has_triton()):
+        return False
+    if seen is not None and torch.is_grad_enabled():  # where nodes are missing there is no gradient
         return False
     first, dim = layers[0], x.shape[-1]
     sizes_suit = dim in (64, 128) and dim // first.heads in (16, 32, 64) and first.ff_in.out_features % HIDDEN == 0
@@ -56,12 +58,12 @@ def _has_triton() -> bool:
     return find_spec("triton") is not None
 
 
-def run_fused(layers: Sequence[AttentionLayer], x: Tensor) -> Tensor:
+def run_fused(layers: Sequence[AttentionLayer], x: Tensor, seen: Tensor | None = None) -> Tensor:
     """(R, n, D) -> (R, n, D), as if the layers were called one after the other."""
     weights = [tensor for layer in layers for tensor in layer.parameters()]
     half = [Matrices(*matrices) for matrices in half_copies(layers)]
     keep = torch.is_grad_enabled()  # which nobody knows any more within `forward`
-    out: Tensor = _Stack.apply(x, keep, layers[0].heads, layers[0].sharpen, half, *weights)  # type: ignore[no-untyped-call]
+    out: Tensor = _Stack.apply(x, keep, layers[0].heads, layers[0].sharpen, seen, half, *weights)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -83,19 +85,28 @@ class Biases(NamedTuple):
 class _Stack(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, keep: bool, heads: int, sharpen: float, half: list[Matrices], *weights: Tensor
+        ctx: Any,
+        x: Tensor,
+        keep: bool,
+        heads: int,
+        sharpen: float,
+        seen: Tensor | None,
+        half: list[Matrices],
+        *weights: Tensor,
     ) -> Tensor:
         """`weights` are those of all layers in the order of `parameters()`: matrices and biases by turns. With `keep`
-        there is a gradient."""
+        there is a gradient, unless only the first `seen` nodes of every row are there."""
         shape, x = x.shape, x.contiguous().float()
         tokens = x.view(-1, shape[-1])
         tokens_half = tokens.to(half[0].qkv.dtype)
-        ctx.shape, ctx.heads, ctx.sharpen = shape, heads, sharpen
+        size = shape[2] // heads
+        scale = attention.scale(shape[1], size, sharpen) if seen is None else attention.scale(seen, size, sharpen)
+        ctx.shape, ctx.heads, ctx.scale = shape, heads, scale
         ctx.half, ctx.biases, ctx.kept = half, [], []
         for number, w in enumerate(half):
             biases = Biases(*weights[7 * number + 2 : 7 * number + 7 : 2])
             qkv = functional.linear(tokens_half, w.qkv)
-            mixed, norm = attend(qkv, shape, heads, sharpen, keep)
+            mixed, norm = attend(qkv, shape, heads, scale, keep, seen)
             source, into = tokens_half, tokens if number else torch.empty_like(tokens)
             tokens, tokens_half, x1 = after_attention(tokens, into, mixed, w, biases, keep)
             if keep:
@@ -112,7 +123,7 @@ class _Stack(torch.autograd.Function):
         for number in reversed(range(len(ctx.half))):
             w, biases, (source, qkv, norm, mixed, x1) = ctx.half[number], ctx.biases[number], ctx.kept[number]
             after = after_attention_backward(g, x1, w, biases, sums[number])
-            d_qkv = attend_backward(qkv, norm, mixed, after.d_mixed, ctx.shape, ctx.heads, ctx.sharpen)
+            d_qkv = attend_backward(qkv, norm, mixed, after.d_mixed, ctx.shape, ctx.heads, ctx.scale)
             g = projection_backward(d_qkv, w, after.g1)
             matrices.append(
                 (
@@ -129,7 +140,7 @@ class _Stack(torch.autograd.Function):
         for (qkv, out, ff_in, ff_out), total in zip(reversed(matrices), totals, strict=True):
             b_ff_out, b_out, b_ff_in = total.split([dim, dim, hidden])
             gradients += [qkv, out, b_out, ff_in, b_ff_in, ff_out, b_ff_out]
-        return g.view(ctx.shape), None, None, None, None, *gradients
+        return g.view(ctx.shape), None, None, None, None, None, *gradients
 
 
 def over_tokens(left: Tensor, right: Tensor) -> Tensor:
@@ -139,36 +150,39 @@ def over_tokens(left: Tensor, right: Tensor) -> Tensor:
     return left.float().T @ right.float()
 
 
-def attend(qkv: Tensor, shape: torch.Size, heads: int, sharpen: float, keep: bool) -> tuple[Tensor, Tensor]:
-    """What every token gathers (T, D), and what the gradient needs beside qkv."""
+def attend(
+    qkv: Tensor, shape: torch.Size, heads: int, scale: float | Tensor, keep: bool, seen: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """What every token gathers (T, D), and what the gradient needs beside qkv. Where only the first `seen` nodes of
+    every row are there, the scale of scores is the device's to know too."""
     from lehd.model import kernels
 
     rows, length, dim = shape
     out = torch.empty(rows * length, dim, dtype=qkv.dtype, device=qkv.device)
     norm = torch.empty(rows * length, heads, device=qkv.device) if keep else qkv
-    scale = attention.scale(length, dim // heads, sharpen)
+    some, count = seen is not None, qkv if seen is None else seen
     if length > LONGEST:
         blocks = -(-length // LONG)
         kernels.long_attention[(rows * blocks * heads,)](
-            qkv, out, norm, length, blocks, scale, heads, dim, LONG, LONG, keep, num_warps=4, num_stages=3
-        )
+            qkv, out, norm, count, length, blocks, scale, heads, dim, LONG, LONG, keep, some,
+            num_warps=4, num_stages=3,
+        )  # fmt: skip
         return out, norm
     block, programs, group = _division(rows, length, heads, dim)
     kernels.attention[(programs,)](
-        qkv, out, norm, rows * length, length, 1 / length, scale, heads, dim, block, group, keep,
+        qkv, out, norm, count, rows * length, length, 1 / length, scale, heads, dim, block, group, keep, some,
         num_warps=WARPS[block], num_stages=3,
     )  # fmt: skip
     return out, norm
 
 
 def attend_backward(
-    qkv: Tensor, norm: Tensor, mixed: Tensor, d_mixed: Tensor, shape: torch.Size, heads: int, sharpen: float
+    qkv: Tensor, norm: Tensor, mixed: Tensor, d_mixed: Tensor, shape: torch.Size, heads: int, scale: float
 ) -> Tensor:
     from lehd.model import kernels
 
     rows, length, dim = shape
     d_qkv = torch.empty_like(qkv)
-    scale = attention.scale(length, dim // heads, sharpen)
     if length > LONGEST:
         blocks = -(-length // LONG)
         kernels.long_attention_backward[(rows * blocks * heads,)](

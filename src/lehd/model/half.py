@@ -23,9 +23,10 @@ BLOCK = 1024  # tokens in a block
 GRAIN = 32  # a smaller block, the last, has a multiple of so many
 
 
-def halvable(layers: Sequence[AttentionLayer], x: Tensor) -> bool:
-    """Whether half precision is asked for, on a CPU and without gradients, and pays."""
-    asked = x.is_cpu and torch.is_autocast_enabled("cpu") and not torch.is_grad_enabled()
+def halvable(layers: Sequence[AttentionLayer], x: Tensor, seen: Tensor | None = None) -> bool:
+    """Whether half precision is asked for, on a CPU and without gradients, and pays. Rows in which nodes are missing
+    are a GPU's business."""
+    asked = seen is None and x.is_cpu and torch.is_autocast_enabled("cpu") and not torch.is_grad_enabled()
     return asked and layers[0].plain and x.shape[0] * x.shape[1] >= LEAST
 
 

@@ -19,11 +19,12 @@ NEVER = tl.constexpr(-1e30)  # a score that softmax turns into 0; in rows withou
 
 
 @triton.jit
-def _pack(program, tokens, length, inverse, BLOCK: tl.constexpr):
+def _pack(program, tokens, length, inverse, seen, BLOCK: tl.constexpr, SOME: tl.constexpr):
     """Which tokens a program works on: as many whole rows of `length` nodes as fit into a block.
 
-    Returns the first token, the places of the tokens after it, which of them are there, and which pairs of them belong
-    to the same row. Numbers of many places are kept short: 64-bit ones would take longer than the softmax.
+    Returns the first token, the places of the tokens after it, which of them are there, and who looks at whom: tokens
+    at those of the same row, with SOME only at the first ones, as many as stands at `seen`. Numbers of many places are
+    kept short: 64-bit ones would take longer than the softmax.
     """
     size = BLOCK // length * length
     first = program.to(tl.int64) * size
@@ -31,21 +32,28 @@ def _pack(program, tokens, length, inverse, BLOCK: tl.constexpr):
     there = place < tl.minimum(size, tokens - first).to(tl.int32)
     row = ((place + 0.5) * inverse).to(tl.int32)  # place // length, which takes the GPU ten times as long
     row = tl.where(there, row, -1)
-    return first, place, there[:, None], row[:, None] == row[None, :]
+    other = row
+    if SOME:
+        other = tl.where(place - row * length < tl.load(seen).to(tl.int32), row, -2)
+    return first, place, there[:, None], row[:, None] == other[None, :]
 
 
 @triton.jit(do_not_specialize=["tokens", "length"])
 def attention(
-    qkv, out, norm, tokens, length, inverse, scale,
+    qkv, out, norm, seen, tokens, length, inverse, scale,
     heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, KEEP: tl.constexpr,
+    SOME: tl.constexpr,
 ):  # fmt: skip
     """out (T, D) from qkv (T, 3 D); a program does GROUP heads of one block of tokens.
 
-    With KEEP it also writes norm (T, heads), the logarithm (of base 2) of what softmax divides by.
+    With KEEP it also writes norm (T, heads), the logarithm (of base 2) of what softmax divides by. With SOME only the
+    first nodes of every row are looked at: how many, and the scale, are read from memory.
     """
     E: tl.constexpr = D // heads
     program = tl.program_id(0)
-    first, token, there, same_row = _pack(program // (heads // GROUP), tokens, length, inverse, BLOCK)
+    first, token, there, looks_at = _pack(program // (heads // GROUP), tokens, length, inverse, seen, BLOCK, SOME)
+    if SOME:
+        scale = tl.load(scale)
     qkv += first * (3 * D)
     out += first * D
     norm += first * heads
@@ -57,7 +65,7 @@ def attention(
         q = tl.load(qkv + place, mask=there, other=0.0)
         k = tl.load(qkv + place + D, mask=there, other=0.0)
         v = tl.load(qkv + place + 2 * D, mask=there, other=0.0)
-        scores = tl.where(same_row, tl.dot(q, tl.trans(k)), NEVER)
+        scores = tl.where(looks_at, tl.dot(q, tl.trans(k)), NEVER)
         largest = tl.max(scores, 1) * (scale * LOG2_E)
         weights = tl.exp2(scores * (scale * LOG2_E) - largest[:, None])
         total = tl.sum(weights, 1)
@@ -75,7 +83,7 @@ def attention_backward(
 ):  # fmt: skip
     E: tl.constexpr = D // heads
     program = tl.program_id(0)
-    first, token, there, same_row = _pack(program // (heads // GROUP), tokens, length, inverse, BLOCK)
+    first, token, there, looks_at = _pack(program // (heads // GROUP), tokens, length, inverse, qkv, BLOCK, False)
     qkv += first * (3 * D)
     d_qkv += first * (3 * D)
     d_out += first * D
@@ -90,7 +98,7 @@ def attention_backward(
         v = tl.load(qkv + place + 2 * D, mask=there, other=0.0)
         g = tl.load(d_out + token[:, None] * D + feature[None, :], mask=there, other=0.0)
         normalize = tl.load(norm + token[:, None] * heads + head, mask=there, other=0.0)
-        scores = tl.where(same_row, tl.dot(q, tl.trans(k)), NEVER)
+        scores = tl.where(looks_at, tl.dot(q, tl.trans(k)), NEVER)
         p = tl.exp2(scores * (scale * LOG2_E) - normalize)
         d_v = tl.dot(tl.trans(p.to(v.dtype)), g)
         tl.store(d_qkv + place + 2 * D, d_v.to(v.dtype), mask=there)
@@ -117,11 +125,15 @@ def _place(length, blocks, heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.const
 
 @triton.jit(do_not_specialize=["length", "blocks"])
 def long_attention(
-    qkv, out, norm, length, blocks, scale,
+    qkv, out, norm, seen, length, blocks, scale,
     heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr, KEEP: tl.constexpr,
+    SOME: tl.constexpr,
 ):  # fmt: skip
     """What `attention` does, for rows of any length: a block of tokens looks at STEP tokens at a time."""
     row, head, feature, token, there = _place(length, blocks, heads, D, BLOCK)
+    if SOME:
+        scale = tl.load(scale)
+        length = tl.load(seen).to(tl.int32)  # from here on it is the others' that counts
     qkv += row * (3 * D)
     scale *= LOG2_E
     q = tl.load(qkv + token[:, None] * (3 * D) + feature[None, :], mask=there, other=0.0)

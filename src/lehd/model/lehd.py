@@ -78,14 +78,15 @@ class LEHD(nn.Module):
             layer.attention_out.weight.mul_(1 / math.sqrt(2 * self.config.decoder_layers))
             layer.ff_out.weight.mul_(1 / math.sqrt(2 * self.config.decoder_layers))
 
-    def encode(self, features: Tensor) -> Tensor:
-        """Node embeddings (B, N, D) of features (B, N, F)."""
+    def encode(self, features: Tensor, seen: Tensor | None = None) -> Tensor:
+        """Node embeddings (B, N, D) of features (B, N, F), of which only the first `seen` are there; None: all."""
         with exactly(features):
             nodes = self.embedding(features)
-        return run([self.encoder], nodes)
+        return run([self.encoder], nodes, seen)
 
     def score(self, embeddings: Tensor, state: State, context: Tensor) -> Tensor:
-        """Logits (R, U, K) of the actions of every available node, for resources (R, C)."""
+        """Logits (R, U, K) of the actions of every available node, for resources (R, C). Where nodes of the state are
+        not there, nobody looks at them, and what stands in their place means nothing."""
         nodes = torch.cat([state.start[:, None], state.destination[:, None], state.available], 1)
         # One look-up in all instances' nodes: the gradient of indexing by two tensors is many times slower.
         places = state.instance[:, None] * embeddings.shape[1] + nodes
@@ -93,20 +94,25 @@ class LEHD(nn.Module):
         with exactly(seen):
             start = self.start(torch.cat([ends[:, 0], context], 1))
             destination = self.destination(torch.cat([ends[:, 1], context], 1))
-        x = run(self.decoder, with_ends(seen, start, destination))
+        x = run(self.decoder, with_ends(seen, start, destination), with_both_ends(state.left))
         with exactly(x):
             logits: Tensor = self.head(x)[:, 2:]  # cut after, not before: cutting copies
         return logits
 
 
-def run(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
+def with_both_ends(left: Tensor | None) -> Tensor | None:
+    """How many nodes attend to each other, a number in a tensor of its own, where so many (R,) are left."""
+    return None if left is None else left[0] + 2
+
+
+def run(layers: Iterable[nn.Module], x: Tensor, seen: Tensor | None = None) -> Tensor:
     """The layers one after the other, by fused kernels on a GPU, in half precision on a CPU where that is asked for."""
     stack = [layer for layer in layers if isinstance(layer, AttentionLayer)]
-    if fusable(stack, x):
-        return run_fused(stack, x)
-    if halvable(stack, x):
+    if fusable(stack, x, seen):
+        return run_fused(stack, x, seen)
+    if halvable(stack, x, seen):
         return run_half(stack, x)
     with exactly(x) if x.is_cpu else nullcontext():
         for layer in stack:
-            x = layer(x)
+            x = layer(x, seen)
     return x

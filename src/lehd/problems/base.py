@@ -31,6 +31,11 @@ def unit_box(coords: Tensor, around: Tensor | None = None) -> Tensor:
     return (coords - low) / torch.where(span > 0, span, 1)
 
 
+def beyond_all(measure: Tensor, state: State) -> Tensor:
+    """A measure (R, U) by which the places where no available node is come after all others."""
+    return measure if state.there is None else measure.masked_fill(~state.there, torch.inf)
+
+
 class Problem(ABC):
     name: str
     num_features: int
@@ -58,10 +63,12 @@ class Problem(ABC):
         """Resources as the model sees them (R, C), float32."""
 
     def nearest(self, instances: Instances, state: State, count: int) -> Tensor:
-        """The slots (R, k) of the `count` available nodes, or fewer, that are likeliest to come next."""
+        """The slots (R, k) of the `count` available nodes, or fewer, that are likeliest to come next. Places without a
+        node come last."""
         row = state.instance[:, None]
         away = instances.coords[row, state.available] - instances.coords[row, state.start[:, None]]
-        return away.square().sum(2).topk(min(count, away.shape[1]), dim=1, largest=False).indices
+        square = beyond_all(away.square().sum(2), state)
+        return square.topk(min(count, square.shape[1]), dim=1, largest=False).indices
 
     def neighbourhood_box(self, coords: Tensor) -> Tensor:
         """Positions (R, 2 + k, 2) of starting node, destination node and neighbours, scaled for the model."""
@@ -74,7 +81,7 @@ class Problem(ABC):
         """One row per instance with everything left to visit; `starts` (B,) where the problem may begin anywhere."""
 
     def feasible(self, instances: Instances, state: State) -> Tensor | None:
-        """Which actions (R, U, K) are allowed, at least one in every row; None where all are."""
+        """Which actions (R, U, K) are allowed, at least one in every row; None where all are that lead to a node."""
         return None
 
     def spend(self, instances: Instances, state: State, node: Tensor, via_depot: Tensor) -> Tensor:
@@ -85,9 +92,13 @@ class Problem(ABC):
         """The state after each row has visited the node in its slot (R,)."""
         node = state.available.gather(1, slot[:, None])
         # The last available node takes the place of the visited one: order does not matter to the model.
-        left = state.available.scatter(1, slot[:, None], state.available[:, -1:])[:, :-1]
+        last = state.available[:, -1:] if state.left is None else state.available.gather(1, state.left[:, None] - 1)
+        available = state.available.scatter(1, slot[:, None], last)
         resources = self.spend(instances, state, node[:, 0], via_depot)
-        return replace(state, start=node[:, 0], available=left, resources=resources)
+        after = replace(state, start=node[:, 0], resources=resources)
+        if state.left is None:
+            return replace(after, available=available[:, :-1])
+        return replace(after, available=available, left=state.left - 1)
 
     @abstractmethod
     def complete(self, state: State, rollout: Rollout) -> Solution:
@@ -110,6 +121,10 @@ class Problem(ABC):
     @abstractmethod
     def randomise(self, instances: Instances, solution: Solution, draws: Draws) -> Solution:
         """An equivalent solution of the same cost, in which other entries come last."""
+
+    def onward(self, instances: Instances, solution: Solution, places: int, draws: Draws) -> Solution:
+        """An equivalent solution whose last `places` entries, which have been worked on, come last no more."""
+        return self.randomise(instances, solution, draws)
 
     @abstractmethod
     def cut(self, instances: Instances, solution: Solution, length: int, count: int = 1) -> PartialSolution:

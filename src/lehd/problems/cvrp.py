@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lehd.draws import Draws, uniform
 from lehd.errors import InfeasibleError
-from lehd.problems.base import Problem, as_list, instance_name, unit_box, whole_number
+from lehd.problems.base import Problem, as_list, beyond_all, instance_name, unit_box, whole_number
 from lehd.problems.routes import MARGIN, ends_of_routes, quantities, remaining_capacity, route_places, slack
 from lehd.problems.sweep import fill_in_order, insert_routes, pack_tightly
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
@@ -56,8 +56,9 @@ class CVRP(Problem):
         off_the_way = (there - along[..., None] * here).norm(dim=2)
         orders = zip((apart, turn, off_the_way, out), NEAREST_SHARES, strict=True)
         # A node's place in each order, relative to how many that order may name: the best of these decides.
-        place = torch.stack([by.argsort(1).argsort(1) / share for by, share in orders]).amin(0)
-        return place.topk(min(count, place.shape[1]), dim=1, largest=False).indices
+        ranks = [beyond_all(by, state).argsort(dim=1, stable=True).argsort(1) / share for by, share in orders]
+        # Many share a place: the first of them wins, however many places there are.
+        return torch.stack(ranks).amin(0).argsort(dim=1, stable=True)[:, :count]
 
     def initial_state(self, instances: Instances, starts: Tensor | None = None) -> State:
         """Every vehicle is still at the depot; `starts` has no meaning here."""
@@ -79,12 +80,14 @@ class CVRP(Problem):
         at_depot = (state.start == state.destination)[:, None]
         direct = (demand <= remaining + slack(capacity)[state.instance, None]) & ~at_depot
         via = torch.ones_like(direct)
+        if state.there is not None:  # where no node is, nothing is needed and nobody goes
+            demand, direct, via = demand.masked_fill(~state.there, 0), direct & state.there, state.there
         if instances.vehicles is not None:
             # Closing a route wastes what is left in it: allowed as long as the vehicles to come can take the rest.
             capacity = capacity[state.instance, None]
             spare = state.resources[:, 1:] * capacity + remaining - demand.sum(1, keepdim=True)
             another = (state.resources[:, 1:] > 0) & (remaining <= spare)
-            via = (at_depot | another | ~direct.any(1, keepdim=True)).expand_as(direct)
+            via = via & (at_depot | another | ~direct.any(1, keepdim=True))
         return torch.stack([direct, via], 2)
 
     def spend(self, instances: Instances, state: State, node: Tensor, via_depot: Tensor) -> Tensor:

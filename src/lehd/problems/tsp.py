@@ -92,6 +92,10 @@ class TSP(Problem):
         places = (offset + step * torch.arange(length, device=device)) % length
         return Solution(solution.nodes.gather(1, places), solution.via_depot)
 
+    def onward(self, instances: Instances, solution: Solution, places: int, draws: Draws) -> Solution:
+        """The entries before them come last."""
+        return Solution(solution.nodes.roll(places, 1), solution.via_depot)
+
     def cut(self, instances: Instances, solution: Solution, length: int, count: int = 1) -> PartialSolution:
         """Starting node, length - 2 nodes to be placed, destination node."""
         size, total = solution.nodes.shape

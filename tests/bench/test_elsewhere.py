@@ -35,6 +35,15 @@ def elsewhere(options, store, watch=None, engine=None):
     return Elsewhere(options, store, watch or Watch(), engine or Pool(2), Needs())
 
 
+def test_turned_runs_are_told_apart_from_plain_ones(small):  # noqa: F811
+    store = Store()
+    elsewhere(Options((2,), batch=2), store).uniform([small])
+    found = elsewhere(Options((2,), batch=2, turn=True), store).uniform([small])
+    here = run_uniform([small], Options((2,), batch=2, turn=True, device="cpu"), Store(), Watch())
+    assert costs(found) == costs(here)
+    assert {record.budget for record in found} == {"greedy", "RRC 2 turned"}
+
+
 def test_sets_come_out_as_in_one_process_and_are_not_measured_again(small, tmp_path):  # noqa: F811
     options = Options((2, 4), batch=2)
     here = run_uniform([small], Options((2, 4), batch=2, device="cpu"), Store(), Watch())

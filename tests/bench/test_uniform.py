@@ -11,6 +11,7 @@ from lehd.bench.sets import Options, SetRun
 from lehd.bench.store import Store
 from lehd.bench.uniform import find_sets, load_set, run_uniform
 from lehd.bench.watch import Watch
+from lehd.decoding import rrc
 from lehd.decoding.stop import Stop
 from lehd.errors import LehdError
 
@@ -48,6 +49,30 @@ def test_budgets_are_points_of_one_run(small):
     assert greedy >= two >= four
     alone = costs(run_uniform([small], Options((4,), device="cpu"), Store(), Watch()))
     assert alone.items() <= costs(records).items()
+
+
+def test_runs_that_turn_their_parts_are_runs_of_their_own(small, tmp_path, monkeypatch):
+    """In the same file, each with its lines and its progress; what both have is the construction."""
+    monkeypatch.setattr("lehd.bench.curve.SEGMENT", 2)
+    monkeypatch.setattr("lehd.bench.resume.SEGMENT", 2)
+    turned_parts, seen = rrc.turned_at_random, []
+
+    def watched(coords, draws):
+        seen.append(len(coords))
+        return turned_parts(coords, draws)
+
+    monkeypatch.setattr(rrc, "turned_at_random", watched)
+    store = Store(tmp_path / "r.jsonl")
+    run_uniform([small], Options((2, 4), device="cpu"), store, Watch())
+    assert not seen
+    listener = Listener()
+    run_uniform([small], Options((2, 4), device="cpu", turn=True), store, listener)
+    assert seen == [4] * 4
+    assert [each.label for each in listener.summaries] == ["greedy", "RRC 2 turned", "RRC 4 turned"]
+    assert len(list((tmp_path / "r.parts").iterdir())) == 2
+    records = sorted(store.found.values(), key=lambda record: record.order)
+    labels = list(dict.fromkeys(record.budget for record in records))
+    assert labels == ["greedy", "RRC 2", "RRC 4", "RRC 2 turned", "RRC 4 turned"]
 
 
 def test_a_stopped_run_goes_on_and_ends_the_same(small, tmp_path, monkeypatch):

@@ -123,6 +123,41 @@ def test_what_cannot_be_recorded_is_constructed_all_the_same(why):
     assert counts.made == 0
 
 
+def test_out_of_memory_it_is_constructed_without_recordings(monkeypatch):
+    """In smaller groups if need be; what comes later is recorded again."""
+    instances, counts, sizes = tsp(8, 12), DoAgain(), []
+    problem = of(instances)
+    model, state = tiny_model(problem), problem.initial_state(instances)
+    wanted = construct(model, problem, instances, state)
+
+    def small(model, problem, instances, embeddings, state, *others, **more):
+        sizes.append(len(state.start))
+        if len(state.start) > 5:
+            raise torch.OutOfMemoryError
+        return step(model, problem, instances, embeddings, state, *others, **more)
+
+    step = replay.step
+    monkeypatch.setattr(replay, "step", small)
+    monkeypatch.setattr("lehd.decoding.construct.step", small)
+    replays = Replays(model, problem, counts)
+    found = replays.construct(instances, state)
+    assert torch.equal(found.nodes, wanted.nodes)
+    assert sizes == [8, 8, *[4] * 22]
+    assert not replays.desks
+    first = problem.initial_state(instances.rows(slice(4)))
+    assert torch.equal(replays.construct(instances.rows(slice(4)), first).nodes, wanted.nodes[:4])
+    assert counts.made > 0
+
+
+def test_where_distances_are_measured_is_nothing_to_the_recordings():
+    instances, counts = tsp(3, 12), DoAgain()
+    problem = of(instances)
+    replays, state = Replays(tiny_model(problem), problem, counts), problem.initial_state(instances)
+    replays.construct(instances, state)
+    replays.construct(replace(instances, sites=instances.coords), state)
+    assert len(replays.desks) == 1
+
+
 def test_a_larger_problem_gets_a_larger_desk():
     model, counts = tiny_model(of(tsp(2, 5))), DoAgain()
     replays = Replays(model, of(tsp(2, 5)), counts)

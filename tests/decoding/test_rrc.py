@@ -16,9 +16,16 @@ from lehd.types import Instances
 from tests.builders import cvrp, generator, random_solution, tiny_model, tsp
 
 
-@given(*[st.sampled_from([tsp, cvrp]), st.integers(1, 30), st.integers(0, 1000), *3 * [st.booleans()]])
-@settings(max_examples=50)
-def test_no_iteration_makes_any_solution_worse(make, size, seed, asymmetric, parallel, turn):
+@given(
+    st.sampled_from([tsp, cvrp]),
+    st.integers(1, 30),
+    st.integers(0, 1000),
+    st.booleans(),
+    st.sampled_from([0, 8, 100]),
+    st.booleans(),
+)
+@settings(max_examples=60)
+def test_no_iteration_makes_any_solution_worse(make, size, seed, asymmetric, coverage, turn):
     instances = make(3, size, seed)
     if asymmetric:
         nodes = instances.num_nodes
@@ -39,7 +46,7 @@ def test_no_iteration_makes_any_solution_worse(make, size, seed, asymmetric, par
         solution,
         max_iterations(8),
         random.Random(seed),
-        coverage=100 if parallel else 0,
+        coverage=coverage,
         on_iteration=watch,
         turn=turn,
     )

@@ -19,7 +19,7 @@ from lehd.training.loop import train
 from lehd.training.processes import Processes
 from lehd.training.reinforce import Reinforce, pick_starts, reinforce, replay, sampled_costs, starting_states
 from lehd.training.trainer import Trainer
-from lehd.types import Solution
+from lehd.types import Rollout, Solution
 from tests.builders import cvrp, generator, tiny_model, tsp
 from tests.training.circles import CONFIG, SMALL, write_circles
 from tests.training.test_resume import StopAt, StopError, assert_same, weights
@@ -249,3 +249,15 @@ def test_samples_that_are_all_equally_long_are_not_looked_at_again():
 
     alone = reinforce(tiny_model(problem), problem, instances.rows(slice(1, 2)), starts[:1], 8, generator(0))
     assert (alone.decisions, alone.tokens) == (0, 0)
+
+
+def test_equal_tours_cost_the_same_from_wherever_they_start():
+    """The positions that training draws, one tour from each of its nodes: nothing to learn, as far as numbers go."""
+    config = replace(RL, customers=20, model=tiny_model(PROBLEMS["TSP"]).config)
+    instances = Reinforce(config, PROBLEMS["TSP"], CPU, generator(0)).draw(0, 30)
+    starts = torch.arange(20).expand(30, -1)
+    begin = starting_states(PROBLEMS["TSP"], instances, starts)
+    onward = (begin.start[:, None] + torch.arange(1, 20)) % 20
+    rollout = Rollout(onward, torch.zeros_like(onward, dtype=torch.bool), torch.zeros(600))
+    cost = sampled_costs(PROBLEMS["TSP"], instances, begin, rollout)
+    assert float(((cost - cost.mean(1, keepdim=True)).abs() / cost).max()) < module.NOISE

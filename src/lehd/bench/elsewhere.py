@@ -83,7 +83,7 @@ class Elsewhere:
         for test_set in sets:
             size = self.options.batch or max(1, TOKENS_AT_ONCE[self.needs.device] // test_set.instances.num_nodes)
             whole = len(test_set.instances)
-            budgets = [rrc(iteration) for iteration in {0, *self.options.budgets}]
+            budgets = [rrc(iteration, self.options.turn) for iteration in {0, *self.options.budgets}]
             for first in range(0, whole, size):
                 rows = range(first, min(first + size, whole))
                 place = (test_set.bench, test_set.name)

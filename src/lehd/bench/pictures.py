@@ -15,7 +15,7 @@ from lehd import problems
 from lehd.bench.library import CASES, SHOWN, Case
 from lehd.bench.peers_table import BENCH as PEERS
 from lehd.bench.peers_table import TOGETHER
-from lehd.bench.store import LEHD, Record
+from lehd.bench.store import LEHD, TURNED, Record
 from lehd.bench.summary import Summary, summarise
 from lehd.io import read
 from lehd.io.solution import read_solution
@@ -56,7 +56,12 @@ def draw_all(
 def gap_over_time(records: list[Record]) -> Figure | None:
     """The points of the runs on uniform sets."""
     points = [each for each in summarise(r for r in records if r.bench == "uniform") if each.gap is not None]
-    curves = _by(points, lambda each: (each.problem, each.set, each.device))
+
+    def run(each: Summary) -> tuple[str, ...]:
+        turned = f",{TURNED}" if each.budget.endswith(TURNED) else ""
+        return each.problem, each.set, each.device + turned
+
+    curves = _by(points, run)
     curves = {key: points for key, points in curves.items() if len(points) > 1}
     return _curves(curves, "Uniform sets: greedy, then RRC") if curves else None
 

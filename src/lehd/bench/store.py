@@ -44,7 +44,7 @@ class Record:
     problem: str  # TSP or CVRP
     nodes: int  # to visit
     method: str  # lehd, or the name of another solver
-    budget: str  # greedy, "RRC 100", "10 s"
+    budget: str  # greedy, "RRC 100", "RRC 100 turned", "10 s"
     seed: int
     device: str
     cost: float | None = None  # None: the solver failed, see `error`
@@ -77,10 +77,10 @@ class Record:
 
     @property
     def order(self) -> int:
-        """How large the budget is, to sort by: greedy, then iterations, then seconds."""
+        """How large the budget is, to sort by: greedy, then iterations, plain and turned, then seconds."""
         kind, _, number = self.budget.partition(" ")
         if kind == "RRC":
-            return int(number.removesuffix(TURNED))
+            return int(number.removesuffix(TURNED)) + (10**8 if number.endswith(TURNED) else 0)
         return 0 if self.budget == GREEDY else 10**9 + round(float(kind))
 
     def line(self) -> str:

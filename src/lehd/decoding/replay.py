@@ -19,7 +19,7 @@ from lehd.decoding.construct import construct, sees_all, step
 from lehd.decoding.select import GREEDY
 from lehd.decoding.stop import OutOfTime, Stop
 from lehd.decoding.view import embed
-from lehd.memory import Memory
+from lehd.memory import Memory, out_of_memory
 from lehd.model.lehd import LEHD
 from lehd.model.precision import inference
 from lehd.problems.base import Problem
@@ -59,7 +59,8 @@ class Replays:
         nodes: int = 0,
         memory: Memory | None = None,
     ):
-        self.model, self.problem, self.nodes, self.memory = model, problem, nodes, memory
+        self.model, self.problem, self.nodes, self.memory = model, problem, nodes, memory or Memory()
+        self.limited = self.memory.limit is not None
         self.record = record or Recorder(model.head.weight.device).record
         self.desks: dict[Hashable, _Desk] = {}
         self.half_copies: dict[int, list[Tensor]] = {}
@@ -74,10 +75,26 @@ class Replays:
     ) -> Rollout:
         """As the function of this name. The GPU may be some steps behind those that `on_step` hears of."""
         rows, steps = state.available.shape
-        if not self._recordable(rows, steps):
-            return construct(
-                self.model, self.problem, instances, state, GREEDY, nearest, stop, on_step, memory=self.memory
-            )
+        if self._recordable(rows, steps):
+            try:
+                return self._construct(instances, state, nearest, stop, on_step)
+            except (torch.OutOfMemoryError, RuntimeError) as error:
+                if not out_of_memory(error):
+                    raise
+            self.desks.clear()  # and all that recordings hold
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+        return construct(self.model, self.problem, instances, state, GREEDY, nearest, stop, on_step, memory=self.memory)
+
+    def _construct(
+        self,
+        instances: Instances,
+        state: State,
+        nearest: int | None,
+        stop: Stop | None,
+        on_step: Callable[[int], None] | None,
+    ) -> Rollout:
+        steps = state.available.shape[1]
         pace = Pace(AHEAD) if stop is not None and instances.device.type == "cuda" else None
         with inference(instances.device, self.half_copies):
             embeddings = embed(self.model, self.problem, instances) if sees_all(steps, nearest) and steps else None
@@ -94,16 +111,15 @@ class Replays:
         return desk.rollout(steps)
 
     def _recordable(self, rows: int, steps: int) -> bool:
-        limited = self.memory is not None and self.memory.limit is not None
         counts_nodes = self.model.config.norm == "instance"  # those that are not there too
-        return rows * steps <= LARGE and not limited and not counts_nodes
+        return rows * steps <= LARGE and not self.limited and not counts_nodes
 
     def _desk(self, instances: Instances, state: State, embeddings: Tensor | None, nearest: int | None) -> _Desk:
         kind = (
             None if embeddings is not None else nearest,
             len(state.start),
             state.resources.shape,
-            tuple((name, len(tensor), tensor.dtype) for name, tensor in _tensors(instances)),
+            tuple((name, len(tensor), tensor.dtype) for name, tensor in _tensors(_seen_of(instances))),
         )
         desk = self.desks.get(kind)
         if desk is None or desk.places < instances.num_nodes:
@@ -142,8 +158,7 @@ class _Desk:
             """For all nodes, where a tensor has some of them in its second dimension."""
             return tensor.new_zeros(len(tensor), self.places, *tensor.shape[2:]) if tensor.ndim > 1 else tensor.clone()
 
-        # Distances only matter afterwards: what is left is what decisions depend on.
-        self.instances: Instances = replace(instances, sites=None, matrix=None).map(empty)
+        self.instances: Instances = _seen_of(instances).map(empty)
         self.embeddings = None if embeddings is None else empty(embeddings)
         self.state = replace(
             state.map(Tensor.clone),
@@ -186,6 +201,11 @@ class _Desk:
     def rollout(self, steps: int) -> Rollout:
         first = self.places - steps
         return Rollout(self.nodes[:, first:].clone(), self.via_depot[:, first:].clone(), self.total.clone())
+
+
+def _seen_of(instances: Instances) -> Instances:
+    """What decisions depend on. Distances only matter afterwards."""
+    return replace(instances, sites=None, matrix=None)
 
 
 def _tensors(data: Instances | State) -> list[tuple[str, Tensor]]:

@@ -46,10 +46,10 @@ def random_reconstruct(
     Each iteration draws one length, uniform from 4 to the number of nodes or to `longest`, and for every instance a
     position and direction of its own. The paper reconstructs one partial solution of each instance at a time.
     With a `coverage` there are as many disjoint ones as have so many nodes together, up to the whole solution; each is
-    kept or dropped on its own: with fixed ends they never meet. Where one iteration does not reach the whole of a
-    tour, the next one goes on where it ended. On a GPU these have one of a few lengths. Those that do
-    not fit into the `memory` together are constructed in turn. Who constructs more than this can hand over what
-    `constructor` gives, which remembers how to do things fast and has a `memory` of its own.
+    kept or dropped on its own: with fixed ends they never meet. On a GPU these have one of a few lengths. Where one
+    iteration does not reach the whole of a tour, the next one goes on where it ended. Parts that do not fit into the
+    `memory` together are constructed in turn. Who constructs more than this can hand over what `constructor` gives,
+    which remembers how to do things fast and has a `memory` of its own.
 
     What the model once got wrong it gets wrong again, unless it looks different: with `turn` every partial solution is
     shown turned or mirrored at random. Where positions do not show the distances, the model sees each in a picture of

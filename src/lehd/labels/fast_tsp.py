@@ -9,7 +9,7 @@ LARGEST = 65_000  # fast-tsp takes whole numbers below 2^16
 
 
 def solve_tsp(coords: NDArray[np.floating], seconds: float) -> list[int]:
-    """A tour of nodes 0..n-1. At 100 nodes 10 ms are within about 0.001 % of the shortest."""
+    """A tour of nodes 0..n-1. At 100 nodes 20 ms of an idle core are within about 0.001 % of the shortest."""
     import fast_tsp
 
     points = coords.astype(np.float64)

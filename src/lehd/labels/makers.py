@@ -42,6 +42,7 @@ def by_model(file: LabelFile, model: LEHD, device: torch.device, settings: Setti
         "model": fingerprint(model),
         "iterations": settings.iterations,
         "parallel": settings.parallel,
+        "turn": True,
         "seed": settings.seed,
     }
     return Maker(

@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "fast-tsp": Kind(("TSP",), 0.01, "fast_tsp", "pip install lehd[labels]"),
+    "fast-tsp": Kind(("TSP",), 0.02, "fast_tsp", "pip install lehd[labels]"),
     "hgs": Kind(("CVRP",), 0.4, "hygese", "pip install lehd[labels]"),
     "ortools": Kind(("TSP", "CVRP"), 3.0, "ortools", "pip install lehd[ortools]"),
     "lkh": Kind(("TSP",), 1.0, None, "--binary PATH"),

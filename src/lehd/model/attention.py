@@ -61,7 +61,7 @@ def attend(qkv: Tensor, heads: int, sharpen: float = 0.0, seen: Tensor | None = 
     if seen is None:
         mixed = functional.scaled_dot_product_attention(q, k, v, scale=scale(length, q.shape[-1], sharpen))
     else:
-        there = (torch.arange(length, device=qkv.device) < seen).expand(length, -1)
+        there = (torch.arange(length, device=qkv.device) < seen)[None]
         q = q * scale(seen, q.shape[-1], sharpen)  # a number that only the device knows
         mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=there, scale=1.0)
     return mixed.transpose(1, 2).reshape(rows, length, triple // 3)

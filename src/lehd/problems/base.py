@@ -123,7 +123,8 @@ class Problem(ABC):
         """An equivalent solution of the same cost, in which other entries come last."""
 
     def onward(self, instances: Instances, solution: Solution, places: int, draws: Draws) -> Solution:
-        """An equivalent solution whose last `places` entries, which have been worked on, come last no more."""
+        """An equivalent solution to go on with when its last `places` entries have been worked on: where the problem
+        knows one, others come last; elsewhere one drawn at random."""
         return self.randomise(instances, solution, draws)
 
     @abstractmethod

@@ -60,7 +60,7 @@ class Reinforce:
         """The instances of a batch, from seed and number alone."""
         _, generate = RECIPES[self.config.recipe]
         drawn = generate(np.random.default_rng([self.config.seed, number]), count, self.config.customers)
-        coords = torch.as_tensor(drawn.coords)
+        coords = torch.as_tensor(drawn.coords).double()  # so that equal tours cost the same from wherever they start
         if isinstance(drawn, TspArrays):
             return Instances(coords)
         return Instances(coords, demands=torch.as_tensor(drawn.demands), capacity=torch.as_tensor(drawn.capacity))

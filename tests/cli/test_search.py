@@ -11,7 +11,7 @@ from tests.cli.command import ALONE, BAKERY, HARBOUR, lehd_command
 
 def test_options_reach_the_search(searching):
     words = "solve --rrc 7 --longest 50 --parallel --nearest 40 --beam 4 --sample 5 --seed 3 --device cpu"
-    words += " --weights w.safetensors --views best --half --memory 1.5"
+    words += " --weights w.safetensors --views best --turn --half --memory 1.5"
     assert lehd_command(*words.split(), HARBOUR).exit_code == 0
     (call,) = searching.calls
     call = {key: call[key] for key in call if key not in ("data", "progress")}
@@ -24,6 +24,7 @@ def test_options_reach_the_search(searching):
         "beam": 4,
         "sample": 5,
         "views": "best",
+        "turn": True,
         "half": True,
         "memory": 1.5,
         "start": None,

@@ -72,8 +72,7 @@ def test_what_is_replayed_is_what_would_be_constructed(make, nearest):
     assert counts.replayed > 5 * counts.made
 
 
-@pytest.mark.parametrize("grain", [1, 8, 64])
-@pytest.mark.parametrize("nearest", [None, 9, 33])
+@pytest.mark.parametrize(("nearest", "grain"), [(None, 1), (None, 8), (None, 64), (9, 8), (33, 64)])
 @pytest.mark.parametrize(("make", "rows"), [(tsp, 1), (tsp, 3), (cvrp, 1), (with_few_vehicles, 3)])
 def test_whatever_room_a_recording_has(make, rows, nearest, grain, monkeypatch):
     monkeypatch.setattr(replay, "COARSE", grain)

@@ -20,8 +20,6 @@ from lehd.errors import LehdError
 Key = tuple[object, ...]
 LEHD = "lehd"
 GREEDY = "greedy"
-
-
 TURNED = " turned"
 
 

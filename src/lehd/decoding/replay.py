@@ -78,7 +78,7 @@ class Replays:
         if self._recordable(rows, steps):
             try:
                 return self._construct(instances, state, nearest, stop, on_step)
-            except (torch.OutOfMemoryError, RuntimeError) as error:
+            except RuntimeError as error:
                 if not out_of_memory(error):
                     raise
             self.desks.clear()  # and all that recordings hold

@@ -44,28 +44,25 @@ def score_nearest(
 ) -> Neighbourhood:
     """Logits of the `count` available nodes that the problem considers nearest."""
     slots = problem.nearest(instances, state, count)
-    candidates = state.available.gather(1, slots)
-    left = None
-    if state.left is not None:
-        left = state.left.clamp(max=slots.shape[1])
-        # Where no node is, the starting node stands once more: that leaves the box as it is.
-        there = torch.arange(slots.shape[1], device=slots.device) < left[:, None]
-        candidates = torch.where(there, candidates, state.start[:, None])
-    nodes = torch.cat([state.start[:, None], state.destination[:, None], candidates], 1)
-    local = instances.take(nodes, state.instance)
     rows = torch.arange(len(slots), device=slots.device)
     seen = State(
         instance=rows,
         # A path that stands at its destination does so in the neighbourhood too.
         start=torch.where(state.start == state.destination, DESTINATION, START),
         destination=torch.full_like(rows, DESTINATION),
-        available=torch.arange(FIRST, nodes.shape[1], device=slots.device).expand(len(slots), -1),
+        available=torch.arange(FIRST, FIRST + slots.shape[1], device=slots.device).expand(len(slots), -1),
         resources=state.resources,
-        left=left,
+        left=None if state.left is None else state.left.clamp(max=slots.shape[1]),
     )
+    candidates = state.available.gather(1, slots)
+    if seen.there is not None:
+        # Where no node is, the starting node stands once more: that leaves the box as it is.
+        candidates = torch.where(seen.there, candidates, state.start[:, None])
+    nodes = torch.cat([state.start[:, None], state.destination[:, None], candidates], 1)
+    local = instances.take(nodes, state.instance)
     shown = local if views == 1 else all_views(local)
     shown = replace(shown, coords=problem.neighbourhood_box(shown.coords))
-    embeddings = model.encode(problem.features(shown, box=False), with_both_ends(left))
+    embeddings = model.encode(problem.features(shown, box=False), with_both_ends(seen.left))
     allowed = problem.feasible(instances, state)
     if allowed is not None:
         allowed = allowed.gather(1, slots[..., None].expand(-1, -1, allowed.shape[2]))

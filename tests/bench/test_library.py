@@ -80,7 +80,7 @@ def test_budgets_and_what_is_there_already(folder, monkeypatch):
     store = Store(folder / "r.jsonl")
     budgets = [each.budget for each in run(cases, store, budgets=(2, 4)) + run(cases, store, time_limit=0.5)]
     assert budgets == ["greedy", "RRC 2", "RRC 4", "0.5 s"]
-    monkeypatch.setattr("lehd.bench.library.solve", lambda *_, **__: pytest.fail("it is there"))
+    monkeypatch.setattr("lehd.bench.sets.solve", lambda *_, **__: pytest.fail("it is there"))
     monkeypatch.setattr("lehd.bench.sets.run_curve", lambda *_, **__: pytest.fail("it is there"))
     again = Store(folder / "r.jsonl")
     assert len(run(cases, again, budgets=(2, 4)) + run(cases, again, time_limit=0.5)) == 4

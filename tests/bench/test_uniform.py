@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from lehd.bench.watch import Watch
 from lehd.decoding import rrc
 from lehd.decoding.stop import Stop
 from lehd.errors import LehdError
+from lehd.types import Incumbent
 
 
 @pytest.fixture
@@ -73,6 +75,35 @@ def test_runs_that_turn_their_parts_are_runs_of_their_own(small, tmp_path, monke
     records = sorted(store.found.values(), key=lambda record: record.order)
     labels = list(dict.fromkeys(record.budget for record in records))
     assert labels == ["greedy", "RRC 2", "RRC 4", "RRC 2 turned", "RRC 4 turned"]
+
+
+def test_time_limits_are_points_of_one_search_of_all_instances(small, tmp_path, monkeypatch):
+    """The longest limit is what the search gets; what it had earlier is read off its history."""
+    calls, solve = [], sets.solve
+
+    def watched(instances, time_limit, **given):
+        calls.append((len(instances), time_limit))
+        results = solve(instances, rrc=2, **given)
+        curve = ((0.5, 0, 2.0), (3.0, 1, 1.0), (8.0, 2, 0.0))
+        return [
+            replace(
+                result, seconds=9.0, history=tuple(Incumbent(at, done, result.cost + more) for at, done, more in curve)
+            )
+            for result in results
+        ]
+
+    monkeypatch.setattr(sets, "solve", watched)
+    listener, store = Listener(), Store(tmp_path / "r.jsonl")
+    records = run_uniform([small], Options(device="cpu"), store, listener, time_limits=(5, 10, 0.1))
+    assert calls == [(4, 10)]
+    assert [each.label for each in listener.summaries] == ["0.1 of 10 s", "5 of 10 s", "10 s"]
+    early, half, whole = (records[first : first + 4] for first in (0, 4, 8))
+    assert [each.error for each in early] == ["no solution yet"] * 4
+    assert [a.cost - b.cost for a, b in zip(half, whole, strict=True)] == pytest.approx([1.0] * 4)
+    assert [each.seconds for each in half + whole] == [5 / 4] * 4 + [9 / 4] * 4
+    assert [each.iterations for each in half + whole] == [1] * 4 + [2] * 4
+    assert run_uniform([small], Options(device="cpu"), store, Watch(), time_limits=(5, 10, 0.1)) == records
+    assert len(calls) == 1  # all is there
 
 
 def test_a_stopped_run_goes_on_and_ends_the_same(small, tmp_path, monkeypatch):

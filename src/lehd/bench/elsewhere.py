@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 
-from lehd.bench.library import Case, in_time, set_of
+from lehd.bench.library import Case, set_of
 from lehd.bench.sets import Options, SetRun, TestSet
 from lehd.bench.store import LEHD as OURS
 from lehd.bench.store import Record, Store, in_seconds, rrc
@@ -19,12 +19,10 @@ from lehd.bench.summary import summarise
 from lehd.bench.uniform import load_set
 from lehd.bench.watch import Watch
 from lehd.decoding.stop import Stop
-from lehd.io import read
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.model.lehd import LEHD
 from lehd.problems import PROBLEMS
 from lehd.solver import TOKENS_AT_ONCE
-from lehd.types import Instances
 from lehd.words import count
 from lehd.work.run import run_units
 from lehd.work.units import Engine, Failure, Job, Needs, Unit
@@ -34,26 +32,15 @@ Place = tuple[object, ...]  # a record's key but for the device
 
 @dataclass(frozen=True)
 class MeasureSet:
-    """The job for a batch of a set."""
+    """The job for a batch of a set, or for a file: greedy construction and RRC, or the search under a time limit."""
 
     options: Options
     models: dict[str, LEHD]  # by problem
+    seconds: float | None = None
 
     def __call__(self, batch: TestSet) -> list[Record]:
-        return SetRun(batch, self.options, Store(), Watch(), self.models[batch.problem]).run()
-
-
-@dataclass(frozen=True)
-class MeasureFile:
-    """The job for a file and a time limit."""
-
-    options: Options
-    models: dict[str, LEHD]
-    seconds: float
-
-    def __call__(self, pair: tuple[Case, Instances]) -> list[Record]:
-        case, instance = pair
-        return [in_time(case, instance, self.seconds, self.options, Store(), Watch(), self.models)]
+        run = SetRun(batch, self.options, Store(), Watch(), self.models[batch.problem])
+        return run.run() if self.seconds is None else run.search([self.seconds])
 
 
 class Elsewhere:
@@ -75,27 +62,20 @@ class Elsewhere:
 
     def library(self, cases: Iterable[Case], seconds: float | None = None) -> list[Record]:
         """As run_library: greedy construction and RRC, or the search under a time limit, on every file."""
-        if seconds is None:
-            return self._run(self._batches(map(set_of, cases)), MeasureSet(self.options, self.models))
-        return self._run(self._files(cases, seconds), MeasureFile(self.options, self.models, seconds))
+        return self._run(self._batches(map(set_of, cases), seconds), MeasureSet(self.options, self.models, seconds))
 
-    def _batches(self, sets: Iterable[TestSet]) -> Iterator[Unit]:
+    def _batches(self, sets: Iterable[TestSet], seconds: float | None = None) -> Iterator[Unit]:
+        budgets = [rrc(iteration, self.options.turn) for iteration in {0, *self.options.budgets}]
         for test_set in sets:
             size = self.options.batch or max(1, TOKENS_AT_ONCE[self.needs.device] // test_set.instances.num_nodes)
             whole = len(test_set.instances)
-            budgets = [rrc(iteration, self.options.turn) for iteration in {0, *self.options.budgets}]
             for first in range(0, whole, size):
                 rows = range(first, min(first + size, whole))
                 place = (test_set.bench, test_set.name)
                 names = [test_set.names[row] for row in rows]
-                if self._missing(*place, test_set.problem, names, budgets):
+                wanted = budgets if seconds is None else [in_seconds(seconds)]
+                if self._missing(*place, test_set.problem, names, wanted):
                     yield Unit("/".join([*place, names[0]]), test_set.rows(rows))
-
-    def _files(self, cases: Iterable[Case], seconds: float) -> Iterator[Unit]:
-        for case in cases:
-            place = (case.library, case.group)
-            if self._missing(*place, case.problem, [case.path.stem], [in_seconds(seconds)]):
-                yield Unit("/".join([*place, case.path.stem]), (case, read(case.path)))
 
     def _missing(self, bench: str, name: str, problem: str, instances: list[str], budgets: list[str]) -> bool:
         """Whether the store lacks something of a unit; and that it is wanted."""

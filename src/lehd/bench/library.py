@@ -19,22 +19,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
-from lehd import distance, problems
-from lehd.bench.machine import device_words
 from lehd.bench.published import paper_tables
 from lehd.bench.sets import Options, SetRun, TestSet
-from lehd.bench.store import LEHD, Record, Store, in_seconds
+from lehd.bench.store import Record, Store
 from lehd.bench.text import markdown, percent
 from lehd.bench.watch import Watch
 from lehd.decoding.stop import Stop, max_runtime
-from lehd.device import find_device
 from lehd.errors import LehdError
 from lehd.io import read
-from lehd.model import lehd as network
-from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.problems.base import unit_box
-from lehd.solver import solve
-from lehd.types import Instances
 
 BINS = ((100, "<100"), (200, "100-200"), (500, "200-500"), (1000, "500-1k"), (10**9, ">1k"))
 SHOWN = ("pr2392", "X-n1001-k43")  # the paper's figures
@@ -98,10 +91,8 @@ def run_library(
     for case in cases:
         if options.stop.out_of_time():
             break
-        if time_limit is None:
-            records += SetRun(set_of(case), options, store, watch).run()
-        else:
-            records.append(in_time(case, read(case.path), time_limit, options, store, watch))
+        run = SetRun(set_of(case), options, store, watch)
+        records += run.run() if time_limit is None else run.search([time_limit])
     return records
 
 
@@ -111,48 +102,6 @@ def set_of(case: Case) -> TestSet:
     sites = instance.coords if instance.sites is None else instance.sites
     scaled = replace(instance, coords=unit_box(instance.coords), sites=sites)
     return TestSet(case.library, case.group, scaled, [case.path.stem], [case.best_known], case.paper_reference)
-
-
-def in_time(
-    case: Case,
-    instance: Instances,
-    seconds: float,
-    options: Options,
-    store: Store,
-    watch: Watch,
-    models: dict[str, network.LEHD] | None = None,
-) -> Record:
-    """The search on one file; by default with the model that the options name."""
-    problem, device = problems.of(instance), find_device(options.device)
-    model = models[problem.name] if models else load_model(options.weights or shipped_weights(problem.name))
-    empty = Record(
-        bench=case.library,
-        set=case.group,
-        instance=case.path.stem,
-        problem=problem.name,
-        nodes=case.nodes,
-        method=LEHD,
-        budget=in_seconds(seconds),
-        seed=options.seed,
-        device=device_words(device),
-        weights=fingerprint(model),
-        reference=case.best_known,
-        paper_reference=case.paper_reference,
-    )
-    if empty in store:
-        return store.found[empty.key]
-    watch.working(f"{case.path.stem}, {seconds:g} seconds")
-    result = solve(instance, time_limit=seconds, model=model, seed=options.seed, device=device)
-    paper_cost = None
-    if case.paper_reference is not None and problem.name == "TSP":
-        plain = replace(instance, rule=distance.EUCLIDEAN)
-        paper_cost = problem.cost(plain, result.solution)[0].item()
-    record = replace(
-        empty, cost=result.cost, paper_cost=paper_cost, seconds=result.seconds, iterations=result.iterations
-    )
-    store.add([record])
-    watch.measured([record])
-    return record
 
 
 def summary(library: str, records: list[Record]) -> str:

@@ -5,7 +5,7 @@ A test set of generated instances is one such set, a benchmark file is a set of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,8 +14,8 @@ import torch
 from lehd import distance, problems
 from lehd.bench.curve import Point, run_curve
 from lehd.bench.machine import device_words
-from lehd.bench.resume import Progress
-from lehd.bench.store import LEHD, Record, Store, rrc
+from lehd.bench.resume import Progress as Resumed
+from lehd.bench.store import LEHD, Record, Store, in_seconds, rrc
 from lehd.bench.summary import summarise
 from lehd.bench.watch import Watch
 from lehd.decoding.stop import Stop
@@ -25,7 +25,7 @@ from lehd.io.write import write_result
 from lehd.memory import in_turns
 from lehd.model import lehd as network
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
-from lehd.solver import TOKENS_AT_ONCE
+from lehd.solver import TOKENS_AT_ONCE, Progress, solve
 from lehd.types import Instances, Result, Solution
 
 
@@ -87,7 +87,7 @@ class SetRun:
         self.budgets = sorted({0, *options.budgets})
         self.told: set[str] = set()
 
-    def record(self, row: int, iteration: int, **measured: object) -> Record:
+    def record(self, row: int, budget: str, **measured: object) -> Record:
         return Record(
             bench=self.set.bench,
             set=self.set.name,
@@ -95,13 +95,12 @@ class SetRun:
             problem=self.set.problem,
             nodes=self.set.nodes,
             method=LEHD,
-            budget=rrc(iteration, self.options.turn),
+            budget=budget,
             seed=self.options.seed,
             device=self.words,
             weights=self.weights,
             reference=float(self.set.reference[row]),
             paper_reference=self.set.paper_reference,
-            iterations=iteration,
             **measured,  # type: ignore[arg-type]
         )
 
@@ -122,14 +121,63 @@ class SetRun:
         in_turns(len(todo), batch, work, halved)
         return self.records()
 
+    def search(self, seconds: Sequence[float]) -> list[Record]:
+        """As `solve` does with a time limit, the longest of these, for all instances at once; the others are points of
+        the same run. Nothing that the store has is measured again."""
+        longest = max(seconds)
+        budgets = {each: in_seconds(each, longest) for each in sorted(seconds)}
+        rows = range(len(self.set.instances))
+        missing = any(self.record(row, budgets[longest]) not in self.store for row in rows)
+        if missing and not self.options.stop.out_of_time():
+            what = self.set.names[0] if len(rows) == 1 else f"{self.set.name}: {len(rows)} instances"
+
+            def tick(progress: Progress) -> None:
+                self.watch.working(f"{what}, {progress.seconds:.0f} of {longest:g} seconds")
+
+            results = solve(
+                self.set.instances,
+                time_limit=longest,
+                model=self.model,
+                seed=self.options.seed,
+                device=self.device,
+                progress=tick,
+            )
+            self._note_search(results if isinstance(results, list) else [results], budgets)
+        return self._stored(budgets.values())
+
+    def _note_search(self, results: list[Result], budgets: dict[float, str]) -> None:
+        records = []
+        for seconds, budget in budgets.items():
+            for row, result in enumerate(results):
+                reached = [each for each in result.history if each.seconds <= seconds]
+                measured: dict[str, object] = {"error": "no solution yet"}
+                if seconds == max(budgets):
+                    paper = self._paper_costs(result.instance, result.solution)[0]
+                    measured = {"cost": result.cost, "paper_cost": paper, "iterations": result.iterations}
+                elif reached:
+                    measured = {"cost": reached[-1].cost, "iterations": reached[-1].iteration}
+                spent = min(seconds, result.seconds) / len(results)
+                records.append(self.record(row, budget, seconds=spent, batch=len(results), **measured))
+        self.store.add(records)
+        self.watch.measured(records)
+        for summary in summarise(records):
+            self.watch.complete(summary)
+
+    def _budget(self, iteration: int) -> str:
+        return rrc(iteration, self.options.turn)
+
     def _missing(self, rows: list[int]) -> list[int]:
-        """The budgets at which some row has not been measured."""
-        return [each for each in self.budgets if any(self.record(row, each) not in self.store for row in rows)]
+        """The numbers of iterations at which some row has not been measured."""
+        return [
+            each for each in self.budgets if any(self.record(row, self._budget(each)) not in self.store for row in rows)
+        ]
 
     def records(self) -> list[Record]:
-        """What the store has of this run."""
-        rows = range(len(self.set.instances))
-        keys = (self.record(row, iteration).key for iteration in self.budgets for row in rows)
+        """What the store has of greedy construction and RRC."""
+        return self._stored(map(self._budget, self.budgets))
+
+    def _stored(self, budgets: Iterable[str]) -> list[Record]:
+        keys = (self.record(row, budget).key for budget in budgets for row in range(len(self.set.instances)))
         return [self.store.found[key] for key in keys if key in self.store.found]
 
     def _run_rows(self, rows: list[int]) -> None:
@@ -137,7 +185,7 @@ class SetRun:
         names = [self.set.names[row] for row in rows]
         turned = ("turned",) if self.options.turn else ()
         facts = (self.set.bench, self.set.name, self.weights, self.options.seed, self.words, names, *turned)
-        progress = Progress(self.store.path, facts)
+        progress = Resumed(self.store.path, facts)
         begin = progress.load(self.device)
         if begin is not None and self._missing(rows)[0] <= begin.iteration:
             begin = None  # the results are gone that were there when it came so far
@@ -160,9 +208,9 @@ class SetRun:
         self.problem.check(instances, point.solution)
         costs = self.problem.cost(instances, point.solution).tolist()
         paper = self._paper_costs(instances, point.solution)
-        seconds = point.seconds / len(rows)
+        measured = {"iterations": point.iteration, "seconds": point.seconds / len(rows), "batch": len(rows)}
         records = [
-            self.record(row, point.iteration, cost=cost, paper_cost=other, seconds=seconds, batch=len(rows))
+            self.record(row, self._budget(point.iteration), cost=cost, paper_cost=other, **measured)
             for row, cost, other in zip(rows, costs, paper, strict=True)
         ]
         self._save_solutions(rows, point)
@@ -189,9 +237,7 @@ class SetRun:
                     instance, solution, cost, (), point.seconds, point.iteration, self.options.seed, self.weights
                 )
                 ending = "tour" if self.set.problem == "TSP" else "sol"
-                write_result(
-                    result, self.options.solutions / f"{name}.{rrc(point.iteration, self.options.turn)}.{ending}"
-                )
+                write_result(result, self.options.solutions / f"{name}.{self._budget(point.iteration)}.{ending}")
 
     def _tell_complete(self) -> None:
         for summary in summarise(self.records()):

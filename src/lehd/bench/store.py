@@ -28,8 +28,9 @@ def rrc(iterations: int, turned: bool = False) -> str:
     return f"RRC {iterations}{TURNED if turned else ''}" if iterations else GREEDY
 
 
-def in_seconds(seconds: float) -> str:
-    return f"{seconds:g} s"
+def in_seconds(seconds: float, limit: float | None = None) -> str:
+    """What a time limit is called; or a point on the way of a search that has a longer one."""
+    return f"{seconds:g} s" if limit in (None, seconds) else f"{seconds:g} of {limit:g} s"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Record:
     problem: str  # TSP or CVRP
     nodes: int  # to visit
     method: str  # lehd, or the name of another solver
-    budget: str  # greedy, "RRC 100", "RRC 100 turned", "10 s"
+    budget: str  # greedy, "RRC 100", "RRC 100 turned", "10 s", "10 of 60 s"
     seed: int
     device: str
     cost: float | None = None  # None: the solver failed, see `error`

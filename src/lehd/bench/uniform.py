@@ -3,8 +3,10 @@
     python -m lehd.bench.uniform FOLDER --sets tsp100_s2023 cvrp200 --rrc 50 100 --limit 128 --output results.jsonl
 
 A set is FOLDER/NAME.npz with coords, for CVRP demands and capacity, and reference costs. The gap is the ratio of mean
-costs, in per cent; costs are unrounded Euclidean. With --output every instance gets a line, and the same command goes
-on where it stopped. `lehd bench uniform` is the same with a live table and the paper's rows.
+costs, in per cent; costs are unrounded Euclidean. With --time-limit 60 300 all instances of a set are searched at once,
+as `solve` does it, for 300 seconds together; what they were after 60 is a point of the same run. With --output every
+instance gets a line, and the same command goes on where it stopped. `lehd bench uniform` is the same with a live table
+and the paper's rows.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -55,11 +58,15 @@ def find_sets(folder: Path, names: list[str] | None = None) -> list[Path]:
     return sorted(paths, key=size)
 
 
-def run_uniform(paths: list[Path], options: Options, store: Store, watch: Watch) -> list[Record]:
-    """Every set in turn; all records of them, those of earlier runs among them."""
+def run_uniform(
+    paths: list[Path], options: Options, store: Store, watch: Watch, time_limits: Sequence[float] = ()
+) -> list[Record]:
+    """Every set in turn, by greedy construction and RRC or with time limits; all records of them, those of earlier runs
+    among them."""
     records: list[Record] = []
     for path in paths:
-        records += SetRun(load_set(path, options.limit), options, store, watch).run()
+        run = SetRun(load_set(path, options.limit), options, store, watch)
+        records += run.search(time_limits) if time_limits else run.run()
     return records
 
 
@@ -68,6 +75,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sets", nargs="+", help="all of the folder by default")
     parser.add_argument("--rrc", nargs="*", type=int, default=[], help="iterations at which to report")
+    parser.add_argument("--time-limit", nargs="*", type=float, default=[], help="seconds for a set, in place of --rrc")
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--limit", type=int, help="only the first so many instances")
     parser.add_argument("--batch", type=int, help="instances at once; by default what should fit")
@@ -82,7 +90,8 @@ def main() -> None:
         tuple(given.rrc), given.weights, given.limit, given.device, given.seed, given.batch, given.turn, stop=stop
     )
     try:
-        run_uniform(find_sets(given.folder, given.sets), options, Store(given.output), PrintLines())
+        paths = find_sets(given.folder, given.sets)
+        run_uniform(paths, options, Store(given.output), PrintLines(), given.time_limit)
     except LehdError as error:
         sys.exit(f"lehd: {error}")
 

@@ -44,6 +44,9 @@ def uniform(
     batch: Annotated[
         int | None, typer.Option(metavar="N", min=1, show_default="what fits", help="Instances at once.")
     ] = None,
+    time_limit: Annotated[
+        str, typer.Option(metavar="S,S…", help="Search a set so long, all instances at once, in place of --rrc.")
+    ] = "",
     turn: Annotated[bool, typer.Option("--turn", help="RRC shows the model each part turned at random.")] = False,
     weights: Weights = None,
     seed: Seed = 0,
@@ -56,11 +59,14 @@ def uniform(
 ) -> None:
     """Uniform test sets (the paper's Table 1): greedy and RRC, every budget a point of one run.
 
-    Out of memory, it goes on with half as many instances at once.
+    Out of memory, it goes on with half as many instances at once. With a time limit a set is solved as lehd solve does
+    it; of several limits the longest counts, the others are points of its run.
 
     [bold]Examples[/bold]
 
       lehd bench uniform --data data --output runs/uniform.jsonl
+
+      lehd bench uniform --data data --sets tsp1000_fu --time-limit 60,300
 
       lehd bench uniform --data data --sets tsp100_s2023,cvrp200 --rrc 50,100 --limit 16
     """
@@ -74,15 +80,15 @@ def uniform(
         from lehd.bench.uniform import find_sets, run_uniform
         from lehd.cli.live import LiveTable
 
-        budgets = tuple(whole(rrc, "--rrc"))
+        budgets, limits = tuple(whole(rrc, "--rrc")), numbers(time_limit, "--time-limit")
         options = Options(budgets, weights, limit, device, seed, batch, turn, stop=stop_after(stop))
         paths = find_sets(folder_of(data, "uniform"), words(sets) or None)
         store, (engine, needs) = Store(output), find_crew(cluster, processes, gpus)
         with LiveTable("gap, %", lambda record: record.set, lambda record: record.budget) as live:
             if engine is None:
-                records = run_uniform(paths, options, store, live)
+                records = run_uniform(paths, options, store, live, limits)
             else:
-                _refuse(device=device)
+                _refuse(**{"device": device, "time-limit": time_limit or None})
                 records = Elsewhere(options, store, live, engine, needs).uniform(paths)
         problems = {record.problem for record in records}
         for problem in ("TSP", "CVRP"):

@@ -20,7 +20,7 @@ class Recorder:
         self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self.pool = torch.cuda.graph_pool_handle()
 
-    def record(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    def record(self, work: Callable[[], object]) -> torch.cuda.CUDAGraph:
         """The work is not done yet: `replay()` does it. It must have been done before, so that all is in place."""
         device = self.stream.device
         graph = torch.cuda.CUDAGraph()

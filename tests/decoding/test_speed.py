@@ -1,5 +1,8 @@
-from lehd.decoding.speed import Speed, measure_speed
-from lehd.decoding.stop import max_runtime
+import pytest
+
+from lehd.decoding.replay import COARSE
+from lehd.decoding.speed import RECORDING, Speed, measure_speed
+from lehd.decoding.stop import Stop, max_runtime
 from lehd.problems import of
 from tests.builders import cvrp, tiny_model, tsp
 
@@ -24,3 +27,29 @@ def test_measuring_works_for_every_problem_and_size():
         speed = measure_speed(tiny_model(problem), problem, instances, max_runtime(1))
         assert speed.per_step > 0
         assert speed.per_token > 0
+
+
+def test_where_steps_are_recorded_the_recordings_count(monkeypatch):
+    """A clock that stands still, but for launched steps (a second each) and replays (a hundredth)."""
+    now = [0.0]
+    monkeypatch.setattr("lehd.decoding.speed.time.perf_counter", lambda: now[0])
+    problem = of(tsp(1, 20))
+    model = tiny_model(problem)
+    score = model.score
+
+    def slow(*given):
+        now[0] += 1.0
+        return score(*given)
+
+    class Fast:
+        def __init__(self, work):
+            pass
+
+        def replay(self):
+            now[0] += 0.01
+
+    monkeypatch.setattr(model, "score", slow)
+    stop = Stop(deadline=1e9)
+    assert measure_speed(model, problem, tsp(1, 20), stop).per_step == pytest.approx(1.2)
+    per_step = measure_speed(model, problem, tsp(1, 20), stop, record=Fast).per_step
+    assert per_step == pytest.approx(1.2 * (0.01 + RECORDING * 1.0 / COARSE))

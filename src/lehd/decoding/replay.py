@@ -27,7 +27,9 @@ from lehd.recording import Pace, Recorder
 from lehd.types import Instances, Rollout, State
 
 MOST = 6000  # recordings, each some fifty kernels
-LARGE = 131_072  # nodes in all rows: a step with more keeps a GPU busy for longer than Python takes to launch it
+LARGE = (
+    131_072  # nodes in view of all rows: a step with more keeps a GPU busy for longer than Python takes to launch it
+)
 AHEAD = 32  # steps that may wait for the GPU
 
 # A recording has room for a multiple of so many nodes in every row. The coarser, the fewer recordings; but spare room
@@ -41,7 +43,7 @@ class Recording(Protocol):
     def replay(self) -> None: ...
 
 
-Record = Callable[[Callable[[], None]], Recording]
+Record = Callable[[Callable[[], object]], Recording]
 
 
 class Replays:
@@ -75,7 +77,7 @@ class Replays:
     ) -> Rollout:
         """As the function of this name. The GPU may be some steps behind those that `on_step` hears of."""
         rows, steps = state.available.shape
-        if self._recordable(rows, steps):
+        if self._recordable(rows, steps if nearest is None else min(steps, nearest)):
             try:
                 return self._construct(instances, state, nearest, stop, on_step)
             except RuntimeError as error:
@@ -110,9 +112,9 @@ class Replays:
                     on_step(steps - left + 1)
         return desk.rollout(steps)
 
-    def _recordable(self, rows: int, steps: int) -> bool:
+    def _recordable(self, rows: int, view: int) -> bool:
         counts_nodes = self.model.config.norm == "instance"  # those that are not there too
-        return rows * steps <= LARGE and not self.limited and not counts_nodes
+        return rows * view <= LARGE and not self.limited and not counts_nodes
 
     def _desk(self, instances: Instances, state: State, embeddings: Tensor | None, nearest: int | None) -> _Desk:
         kind = (

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+from lehd.decoding.replay import COARSE, Record
 from lehd.decoding.stop import Stop
 from lehd.model.lehd import LEHD
 from lehd.model.precision import inference
 from lehd.problems.base import Problem
+from lehd.recording import Recorder
 from lehd.types import Instances, State
 
 PROBES = {"cpu": (8, 160), "cuda": (8, 1024)}  # nodes in view in a small and in a large step
 SEARCH = 0.002  # finding the nearest costs as much per available node, compared with a node in view
+RECORDING = 3  # steps launched one by one take as long as the first two of a recording: one is launched, one recorded
 QUADRATIC = 0.003  # a node in a view of n costs 1 + QUADRATIC · n times what it costs in a small view
 
 
@@ -34,30 +38,49 @@ class Speed:
         return nodes * self.per_step + rows * self.per_token * tokens
 
 
-def measure_speed(model: LEHD, problem: Problem, instances: Instances, stop: Stop) -> Speed:
-    """Time a small and a large decoding step, each a few times where that is next to nothing of the time left."""
+def measure_speed(
+    model: LEHD, problem: Problem, instances: Instances, stop: Stop, record: Record | None = None
+) -> Speed:
+    """Time a small and a large decoding step, each a few times where that is next to nothing of the time left.
+
+    On a GPU most steps are recorded, so that is what counts there; `record` is then by default the GPU's.
+    """
     device = instances.device
+    if record is None and device.type == "cuda":
+        record = Recorder(device).record
     some = instances.rows(slice(1)).take(torch.arange(min(instances.num_nodes, 8), device=device)[None])
     small, large = PROBES.get(device.type, PROBES["cpu"])
     with inference(device):
         embeddings = model.encode(problem.features(some, model.config.box))
         begin = problem.initial_state(some)
 
-        def step(nodes: int) -> float:
+        def step(nodes: int) -> Callable[[], object]:
             view = torch.arange(nodes, device=device)[None] % some.num_nodes
             state = State(begin.instance, begin.start, begin.destination, view, begin.resources)
-            begun = time.perf_counter()
-            model.score(embeddings, state, problem.context(some, state)).argmax(1)
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            return time.perf_counter() - begun
+            context = problem.context(some, state)
+            return lambda: model.score(embeddings, state, context).argmax(1)
 
-        step(small)  # the very first call pays for initialisation
+        steps = {nodes: step(nodes) for nodes in (small, large)}
+        _seconds(steps[small], device)  # the very first call pays for initialisation
         limit = time.perf_counter() + 0.02 * max(0.0, stop.time_left())
-        times = {nodes: step(nodes) for nodes in (small, large)}
+        times = {nodes: _seconds(each, device) for nodes, each in steps.items()}
+        launched = times[small]
+        if record is not None:
+            launched = min(launched, _seconds(steps[small], device))
+            steps = {nodes: record(each).replay for nodes, each in steps.items()}
+            times = {nodes: _seconds(each, device) for nodes, each in steps.items()}
         for _ in range(4):
             if time.perf_counter() < limit:
-                times = {nodes: min(seconds, step(nodes)) for nodes, seconds in times.items()}
+                times = {nodes: min(times[nodes], _seconds(each, device)) for nodes, each in steps.items()}
     overhead = 1.2  # what a construction does besides scoring
     tokens = large * (1 + QUADRATIC * large) - small
-    return Speed(overhead * times[small], max(overhead * (times[large] - times[small]) / tokens, 1e-9))
+    per_step = times[small] if record is None else times[small] + RECORDING * launched / COARSE
+    return Speed(overhead * per_step, max(overhead * (times[large] - times[small]) / tokens, 1e-9))
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    begun = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - begun

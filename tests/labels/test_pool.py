@@ -175,7 +175,7 @@ sys.exit({code})
 
 
 @pytest.mark.parametrize("name", ["lkh", "concorde"])
-def test_programs_of_the_user(tmp_path, name):
+def test_programs_of_the_user(tmp_path, name, monkeypatch):
     def program(code):
         path = tmp_path / f"program{code}"
         path.write_text(PROGRAM.format(python=sys.executable, code=code))
@@ -187,6 +187,11 @@ def test_programs_of_the_user(tmp_path, name):
     assert solver(Task(coords)) == [np.argsort(coords[:, 0]).tolist()]
     with pytest.raises(RuntimeError, match="code 3"):
         make_solver("TSP", name, binary=program(3))(Task(coords))
+    monkeypatch.chdir(tmp_path)
+    assert make_solver("TSP", name, binary=Path("./program0")).binary == solver.binary
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert make_solver("TSP", name, binary=Path("program0")).binary == solver.binary
 
 
 def test_ortools_solves_both_problems():

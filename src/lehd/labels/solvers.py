@@ -117,7 +117,7 @@ def make_solver(
     if iterations is not None and (name != "hgs" or seconds is not None or iterations < 1):
         raise LehdError("--iterations N is for hgs, in place of --seconds, and at least 1")
     if kind.package is None:
-        found = None if binary is None else shutil.which(os.path.expanduser(binary))
+        found = None if binary is None else _program(os.path.expanduser(binary))
         if found is None:
             raise LehdError(f"{name} needs a program of yours that can be run: {kind.hint} (given: {binary})")
         binary = Path(found).resolve()  # it is started in other folders
@@ -126,6 +126,11 @@ def make_solver(
     elif find_spec(kind.package) is None:
         raise LehdError(f"{name} is not installed: {kind.hint}")
     return Solver(name, kind.seconds if seconds is None else seconds, binary, iterations)
+
+
+def _program(name: str) -> str | None:
+    """A program in this folder or on the search path: of ./LKH, a Path keeps no more than LKH."""
+    return shutil.which(os.path.abspath(name)) or shutil.which(name)
 
 
 def limit_of(solver: Solver) -> dict[str, float]:

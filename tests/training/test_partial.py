@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from lehd.data.dataset import Labelled
+from lehd.decoding.view import score_nearest
 from lehd.problems import PROBLEMS, of
 from lehd.symmetry import turned_at_random
 from lehd.training.mixture import Mixture
-from lehd.training.partial import LENGTHS, decisions, sample_shape
+from lehd.training.partial import LENGTHS, VIEW_SIZES, decisions, sample_shape, sample_view
 from lehd.training.supervised import cross_entropy
 from tests.builders import cvrp, generator, random_solution, tiny_model, tsp
 
@@ -112,3 +113,44 @@ def test_larger_problems_have_no_more_shapes():
         assert max(shape.available for shape in shapes) == nodes
         assert min(shape.available for shape in shapes) <= -(-nodes // 100)
         assert all(shape.available <= shape.length <= nodes for shape in shapes)
+
+
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_neighbourhoods_are_shown_as_decoding_shows_them(make):
+    """The same loss as what decoding thinks of the label's next node, with as many nodes in view."""
+    instances = make(60, 20)
+    problem = of(instances)
+    model, solution = tiny_model(problem), random_solution(instances)
+    whole, part = (decisions(problem, instances, solution, 16, 13, generator(3), view) for view in (None, 5))
+    assert part.state.available.shape == (60, 5)
+    assert part.instances.num_nodes == 7
+    assert torch.equal(part.action, whole.action)
+    with torch.no_grad():
+        loss, _ = cross_entropy(model, problem, part)
+        seen = score_nearest(model, problem, whole.instances, whole.state, 5)
+    row, place = (seen.slots == 0).nonzero().T  # where the label's next node is in view anyway
+    assert 5 < len(row) < 60
+    expected = seen.logits.flatten(1).log_softmax(1)[row, place * problem.actions_per_node + whole.action[row]]
+    torch.testing.assert_close(-loss[row], expected, atol=1e-5, rtol=1e-5)
+    # The others see it too, in place of the farthest: it is what slot 0 of the whole state stands for.
+    directions = []
+    for batch in (whole, part):
+        coords, rows = batch.instances.coords.double(), torch.arange(60)
+        way = coords[rows, batch.state.available[:, 0]] - coords[rows, batch.state.start]
+        directions.append(way / way.norm(dim=1, keepdim=True))
+    torch.testing.assert_close(*directions, atol=1e-4, rtol=1e-4)
+
+
+def test_neighbourhoods_leave_out_some_nodes_and_have_few_shapes():
+    rng, problem = random.Random(0), PROBLEMS["TSP"]
+    assert sample_view(problem, 60, 1000, (50, 100), rng) is None
+    for nodes, views in ((100, {50}), (200, {50, 100})):
+        shapes = {sample_view(problem, nodes, 10_000, (50, 100), rng) for _ in range(2000)}
+        assert {shape.view for shape in shapes} == views
+        assert len(shapes) <= 2 * VIEW_SIZES * len(views)
+        for shape in shapes:
+            assert shape.view <= 0.7 * shape.available
+            assert shape.available + problem.fixed_in_suffix <= shape.length <= nodes
+            assert 9000 < shape.rows * (shape.seen + 2) <= 10_000
+            assert shape.embedded == shape.seen + 2
+        assert max(shape.available for shape in shapes) == nodes - problem.fixed_in_suffix

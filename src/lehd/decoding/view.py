@@ -44,6 +44,20 @@ def score_nearest(
 ) -> Neighbourhood:
     """Logits of the `count` available nodes that the problem considers nearest."""
     slots = problem.nearest(instances, state, count)
+    local, seen = neighbourhood(instances, state, slots)
+    shown = local if views == 1 else all_views(local)
+    shown = replace(shown, coords=problem.neighbourhood_box(shown.coords))
+    embeddings = model.encode(problem.features(shown, box=False), with_both_ends(seen.left))
+    allowed = problem.feasible(instances, state)
+    if allowed is not None:
+        allowed = allowed.gather(1, slots[..., None].expand(-1, -1, allowed.shape[2]))
+        # If all that is allowed lies elsewhere, the depot is still a way to get there.
+        allowed = torch.cat([allowed[..., :-1], allowed[..., -1:] | ~allowed.any(2).any(1)[:, None, None]], 2)
+    return Neighbourhood(_scores(model, embeddings, seen, problem.context(local, seen), allowed, views), slots)
+
+
+def neighbourhood(instances: Instances, state: State, slots: Tensor) -> tuple[Instances, State]:
+    """Problems of their own, one for each row: starting node, destination node and those in the slots (R, k)."""
     rows = torch.arange(len(slots), device=slots.device)
     seen = State(
         instance=rows,
@@ -59,16 +73,7 @@ def score_nearest(
         # Where no node is, the starting node stands once more: that leaves the box as it is.
         candidates = torch.where(seen.there, candidates, state.start[:, None])
     nodes = torch.cat([state.start[:, None], state.destination[:, None], candidates], 1)
-    local = instances.take(nodes, state.instance)
-    shown = local if views == 1 else all_views(local)
-    shown = replace(shown, coords=problem.neighbourhood_box(shown.coords))
-    embeddings = model.encode(problem.features(shown, box=False), with_both_ends(seen.left))
-    allowed = problem.feasible(instances, state)
-    if allowed is not None:
-        allowed = allowed.gather(1, slots[..., None].expand(-1, -1, allowed.shape[2]))
-        # If all that is allowed lies elsewhere, the depot is still a way to get there.
-        allowed = torch.cat([allowed[..., :-1], allowed[..., -1:] | ~allowed.any(2).any(1)[:, None, None]], 2)
-    return Neighbourhood(_scores(model, embeddings, seen, problem.context(local, seen), allowed, views), slots)
+    return instances.take(nodes, state.instance), seen
 
 
 def _scores(

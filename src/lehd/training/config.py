@@ -34,6 +34,8 @@ class TrainConfig:
     tokens: int = 131_072  # through the decoder, per step, with states = "random"
     hardest: float = 1.0  # share of a step's decisions, those of the greatest losses, that gradients are taken from,
     # with states = "random"; below 1 for models that are trained already: supervised.py
+    views: tuple[int, ...] = ()  # sizes of neighbourhoods: some decisions are shown as large problems are, with so many
+    view_share: float = 0.2  # … of the nearest nodes in view; how many of the steps, with states = "random"
     batch: int = 1024  # partial solutions that are stepped through together, with states = "steps"; or instances of a
     # step, with method = "reinforce"
     recipe: str = "uniform_tsp"  # with method = "reinforce": what instances are drawn from, …
@@ -90,6 +92,10 @@ class TrainConfig:
             raise LehdError(f"hardest = {self.hardest}: expected a share above 0, up to 1 (all decisions)")
         if self.hardest < 1 and (self.states != RANDOM or self.method != SUPERVISED or self.model.norm != "none"):
             raise LehdError('`hardest` needs labels, states = "random" and a model without normalization')
+        if self.views and (self.states != RANDOM or self.method != SUPERVISED):
+            raise LehdError('`views` need labels and states = "random"')
+        if any(view < 2 for view in self.views) or not 0 <= self.view_share <= 1:
+            raise LehdError("`views` have at least 2 nodes, and `view_share` is from 0 to 1")
         if not 0 <= self.average < 1:
             raise LehdError(f"average = {self.average}: expected a decay from 0 (none) to below 1")
 

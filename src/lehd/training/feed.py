@@ -23,7 +23,7 @@ from lehd.errors import LehdError
 from lehd.problems.base import Problem
 from lehd.training.config import STEPS, TrainConfig
 from lehd.training.mixture import Mixture
-from lehd.training.partial import Batch, sample_shape
+from lehd.training.partial import Batch, sample_shape, sample_view
 from lehd.types import PartialSolution
 
 FIFTH = 5  # one label in so many of a user's own files is held out
@@ -123,9 +123,11 @@ class RandomStates:
         number = self.rng.choices(range(len(self.mixtures)), [each.share for each in self.mixtures])[0]
         mixture, layers = self.mixtures[number], self.config.model.decoder_layers
         shape = sample_shape(self.problem, mixture.nodes, self.config.tokens, layers, self.rng)
+        if self.config.views and self.rng.random() < self.config.view_share:
+            shape = sample_view(self.problem, mixture.nodes, self.config.tokens, self.config.views, self.rng) or shape
         draw = partial(mixture.batch, self.problem, shape, self.generator)
         share = self.config.hardest * (EARLY_SHARE if shape.available > EARLY * mixture.nodes else 1)
-        return Plan(shape.rows, shape.length, shape.available, draw, (number, shape), min(1.0, share))
+        return Plan(shape.rows, shape.embedded, shape.seen, draw, (number, shape), min(1.0, share))
 
 
 class ConstructionSteps:

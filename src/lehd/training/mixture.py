@@ -37,4 +37,4 @@ class Mixture:
         size = len(range(shape.rows)[rows])
         draws = generator if rows == ALL else SharedDraws(generator, rows, shape.rows)
         chosen = self.draw(size, draws)
-        return decisions(problem, chosen.instances, chosen.solution, shape.length, shape.available, draws)
+        return decisions(problem, chosen.instances, chosen.solution, shape.length, shape.available, draws, shape.view)

@@ -1,6 +1,9 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
+from lehd.bench import compare as module
 from lehd.bench.compare import compare, confidence_interval, table
 from lehd.errors import LehdError
 from tests.bench.test_store import record
@@ -38,6 +41,34 @@ def test_the_interval_is_the_textbooks():
     half = 1.96 * values.std(ddof=1) / 20
     assert low == pytest.approx(values.mean() - half, abs=0.02)
     assert high == pytest.approx(values.mean() + half, abs=0.02)
+
+
+def test_the_interval_needs_little_memory_and_does_not_depend_on_it(monkeypatch):
+    values = np.random.default_rng(1).normal(3, 2, 1000)
+    tracemalloc.start()
+    found = confidence_interval(values)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30 << 20  # all draws at once take 80 MB, and as much again for their values
+    monkeypatch.setattr(module, "AT_ONCE", 33_000)
+    assert confidence_interval(values) == found
+
+
+def test_pairs_are_in_the_order_of_the_first_file(monkeypatch):
+    seen = []
+    monkeypatch.setattr(module, "confidence_interval", lambda change: seen.append(change.tolist()) or (0.0, 0.0))
+    compare(records(range(10, 60)), records([10.0 + 2 * row for row in range(50)])[::-1])
+    assert seen == [pytest.approx([100 * ((10 + 2 * row) / (10 + row) - 1) for row in range(50)])]
+
+
+@pytest.mark.parametrize("other", [{"weights": "other"}, {"device": "NVIDIA H200"}, {"seed": 1}])
+def test_what_was_measured_twice_is_refused(other):
+    twice = [*records([10.0, 11.0]), *records([12.0], **other)]
+    with pytest.raises(LehdError, match=r"A has small 0, lehd greedy more than once .*seed 0, cpu, 1 thread and "):
+        compare(twice, records([10.0]))
+    with pytest.raises(LehdError, match="B has small 0"):
+        compare(records([10.0]), twice)
+    assert compare(twice, [record("1", cost=11.0)])[0].pairs == 1  # this one is there once
 
 
 def test_failures_are_left_out_and_strangers_refused():

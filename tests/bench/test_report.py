@@ -66,8 +66,8 @@ def test_a_report_of_everything(tmp_path):
     assert len(results.records) == len(MEASURED) + 5
     text = report(results, {"Tours": "tours.png"})
     assert "| pr76 | 76 | greedy | 10.5 | 10 | 5.000 | - | 2.00 | cpu, 1 thread |" in text
-    assert "| HGS | 1 s | cpu, 1 thread | **10.000** (2s) |" in text
-    assert "| solver | seconds | on | small (TSP), 3 instances: gap % (s each) |" in text
+    assert "| HGS | 1 s | cpu, 1 thread | **10.000** (2s, 1 instance) |" in text
+    assert "| HGS | 1 s throughput | cpu, 1 thread | **10.000** (2s, 3 instances) |" in text
     assert "![Tours](tours.png)" in text
     assert "\n\nThe machine was busy.\n\n## Uniform" in text
     assert "`a.jsonl`, `b.jsonl.gz`" in text
@@ -107,6 +107,29 @@ def test_pictures_show_the_records():
     peers = [record(str(row), bench="peers", method=name, budget="1 s") for row in range(2) for name in ("lehd", "HGS")]
     assert lines_of(solvers_over_time(peers)).keys() == {"lehd", "HGS"}
     assert gap_over_time([]) is gap_over_size([]) is solvers_over_time([]) is None
+
+
+def test_lines_join_points_of_the_same_instances():
+    def peer(row, gap, budget, method="HGS"):
+        return record(str(row), cost=10 + gap / 10, bench="peers", method=method, budget=budget)
+
+    short = [peer(row, 10 * row, "1 s") for row in range(3)]
+    failed = record("0", cost=None, bench="peers", method="VROOM", budget="1 s", error="no luck")
+    figure = solvers_over_time([*short, peer(0, 5, "60 s"), peer(1, 7, "60 s"), peer(9, 50, "60 s"), failed])
+    assert lines_of(figure)["HGS"].get_ydata() == pytest.approx([5, 6])  # of 0 and 1 alone
+    assert figure.axes[0].get_title(loc="left") == "small TSP, 2 instances"
+    assert lines_of(figure).keys() == {"HGS"}
+    # Nobody is compared on instances that others had not.
+    figure = solvers_over_time([*short, peer(1, 3, "1 s", "lehd")])
+    assert {name: list(line.get_ydata()) for name, line in lines_of(figure).items()} == {
+        "HGS": pytest.approx([10]),
+        "lehd": pytest.approx([3]),
+    }
+    more = record("2", cost=20.0, budget="greedy", nodes=200, set="tsp200", weights="abc")
+    searched = [record("0", cost=12.0, budget=each, nodes=200, set="tsp200") for each in ("60 of 300 s", "300 s")]
+    curves = lines_of(gap_over_time([*MEASURED, more, *searched]))
+    assert curves["tsp200, cpu, 1 thread"].get_ydata() == pytest.approx([2.0, 0.05])
+    assert curves["tsp200, cpu, 1 thread, search"].get_ydata() == pytest.approx([20, 20])
 
 
 def test_tours_beside_the_reference(tmp_path):

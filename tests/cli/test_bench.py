@@ -111,6 +111,14 @@ def test_sets_are_drawn(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     with np.load(tmp_path / "tiny.npz") as file:
         assert file["ref_cost"].shape == (3,)
+    others = ["--solver", "fast-tsp", "--seconds", "0.01", "--limit", "2"]
+    np.savez(tmp_path / "round.npz", coords=np.ones((1, 5, 2)), demands=[[0, 1, 1, 1, 1]], capacity=[4])
+    done = lehd_command("bench", "sets", tmp_path / "again", "--from", tmp_path, *others)
+    assert done.exit_code == 0, done.output
+    assert done.stderr.splitlines() == ["round: left out, not a problem that fast-tsp solves"]
+    assert done.stdout.splitlines() == [str(tmp_path / "again" / "tiny.npz")]
+    with np.load(tmp_path / "again" / "tiny.npz") as file:
+        assert file["ref_cost"].shape == (2,)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from lehd.errors import LehdError
 
 SAME = 1e-9  # relative: costs that differ by no more are ties
 RESAMPLES = 10_000
+AT_ONCE = 1 << 20  # draws, so that many pairs need little memory
 CONFIDENCE = 0.95
 
 
@@ -45,10 +46,10 @@ class Paired:
 
 def compare(first: list[Record], second: list[Record]) -> list[Paired]:
     """One row for every set, method and budget that both have."""
-    ours, theirs = ({_place(record): record for record in each if record.cost is not None} for each in (first, second))
+    ours, theirs = _by_place(first), _by_place(second)
     groups: dict[tuple[str, ...], list[tuple[Record, Record]]] = {}
-    for place in ours.keys() & theirs.keys():
-        a, b = ours[place], theirs[place]
+    for place in (place for place in ours if place in theirs):
+        a, b = _only(ours[place], "A"), _only(theirs[place], "B")
         groups.setdefault((a.bench, a.problem, a.set, a.method, a.budget), []).append((a, b))
     if not groups:
         raise LehdError("the two files have no instance, method and budget in common")
@@ -59,6 +60,23 @@ def compare(first: list[Record], second: list[Record]) -> list[Paired]:
 def _place(record: Record) -> tuple[str, ...]:
     """What two measurements must share; weights, seed, device and version may differ."""
     return (record.bench, record.problem, record.set, record.instance, record.method, record.budget)
+
+
+def _by_place(records: list[Record]) -> dict[tuple[str, ...], list[Record]]:
+    places: dict[tuple[str, ...], list[Record]] = {}
+    for record in records:
+        if record.cost is not None:
+            places.setdefault(_place(record), []).append(record)
+    return places
+
+
+def _only(found: list[Record], side: str) -> Record:
+    if len(found) > 1:
+        first = found[0]
+        ways = " and ".join(f"weights {each.weights or 'none'}, seed {each.seed}, {each.device}" for each in found)
+        what = f"{first.set} {first.instance}, {first.method} {first.budget}"
+        raise LehdError(f"{side} has {what} more than once ({ways}): compare files that have it once")
+    return found[0]
 
 
 def _paired(pairs: list[tuple[Record, Record]]) -> Paired:
@@ -87,9 +105,12 @@ def _paired(pairs: list[tuple[Record, Record]]) -> Paired:
 
 def confidence_interval(values: np.ndarray) -> tuple[float, float]:
     """Of the mean, by drawing the pairs again and again with replacement (bootstrap)."""
-    draws = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
+    random, number = np.random.default_rng(0), len(values)
+    block = max(1, AT_ONCE // number)
+    sizes = (min(block, RESAMPLES - begun) for begun in range(0, RESAMPLES, block))
+    means = np.concatenate([values[random.integers(number, size=(size, number))].mean(1) for size in sizes])
     outside = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(values[draws].mean(1), [outside, 1 - outside])
+    low, high = np.quantile(means, [outside, 1 - outside])
     return float(low), float(high)
 
 

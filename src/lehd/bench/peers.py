@@ -4,7 +4,8 @@
 
 DATA holds the folders uniform, tsplib and cvrplib. Every solver gets each instance alone, one after the other, with one
 core; so does lehd, but for a GPU where there is one. With --throughput the instances of a set are solved all together:
-the others take as many at a time as there are cores, lehd all at once, and both have the time the others need.
+the others take as many at a time as there are --cores, lehd all at once with so many threads, and both have the time
+the others need.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from lehd.bench.store import LEHD, Record, Store, in_seconds
 from lehd.bench.summary import summarise
 from lehd.bench.watch import PrintLines, Watch
 from lehd.device import find_device
+from lehd.distance import EUCLIDEAN
 from lehd.errors import LehdError
 from lehd.labels.solvers import Task, check_routes
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
@@ -40,7 +42,7 @@ from lehd.words import count
 from lehd.work.here import Here
 from lehd.work.local import Pool
 from lehd.work.run import run_units
-from lehd.work.units import Engine, Failure, Needs, Unit
+from lehd.work.units import Engine, Failure, Unit
 
 SECONDS = (1.0, 10.0, 60.0)
 GRACE = 60.0  # seconds after which a solver that does not end is given up
@@ -54,8 +56,13 @@ class Options:
     weights: dict[str, Path] = field(default_factory=dict)  # by problem; the shipped ones elsewhere
     device: str | None = None
     seed: int = 0
-    cores: int = 1  # for the others in throughput mode, and the threads of lehd on a CPU
+    cores: int = 1  # in throughput mode: instances of the others at a time, threads of lehd on a CPU
     throughput: bool = False
+
+    @property
+    def cores_used(self) -> int:
+        """Of each solver: an instance alone gets one."""
+        return self.cores if self.throughput else 1
 
 
 class Race:
@@ -81,11 +88,11 @@ class Race:
         return records
 
     def _sets(self) -> list[list[Item]]:
-        """Items of one set together, small ones first."""
+        """Items of one set together, small ones first, within a set too."""
         groups: dict[tuple[str, str], list[Item]] = {}
-        for item in self.items:
+        for item in sorted(self.items, key=lambda item: item.instance.num_nodes):
             groups.setdefault((item.problem, item.set), []).append(item)
-        return sorted(groups.values(), key=lambda group: group[0].instance.num_nodes)
+        return list(groups.values())
 
     def _measure(self, name: str, group: list[Item], seconds: float) -> list[Record]:
         problem = group[0].problem
@@ -118,7 +125,6 @@ class Race:
         return self.options.weights.get(problem) or shipped_weights(problem)
 
     def _record(self, name: str, item: Item, seconds: float, weights: Path | None) -> Record:
-        cores = self.options.cores if name == LEHD or self.options.throughput else 1
         on_gpu = name == LEHD and self.device.type == "cuda"
         return Record(
             bench=BENCH,
@@ -129,7 +135,7 @@ class Race:
             method=name,
             budget=in_seconds(seconds) + (f" {TOGETHER}" if self.options.throughput else ""),
             seed=self.options.seed,
-            device=device_words(self.device) if on_gpu else f"cpu, {count(cores, 'core')}",
+            device=device_words(self.device) if on_gpu else f"cpu, {count(self.options.cores_used, 'core')}",
             weights=fingerprint(load_model(weights)) if weights else "",
             version=__version__ if name == LEHD else RIVALS[name].version() or "unknown",
             reference=item.reference,
@@ -140,13 +146,13 @@ class Race:
     def _lehd(self, name: str, todo: list[tuple[Item, Record]], seconds: float) -> Iterator[Record]:
         model = load_model(self._weights(todo[0][0].problem))
         job = Lehd({"model": model, "seed": self.options.seed, "device": str(self.device)}, seconds)
-        with _threads(self.options.cores):
+        with _threads(self.options.cores_used):
             if self.options.throughput:
                 yield from self._lehd_together(todo, seconds, job.warm(todo[0][0].instance))
                 return
             units = (self._unit(name, place, item, item.instance, seconds) for place, (item, _) in enumerate(todo))
-            engine, needs = self.engine or Here(), Needs(cores=self.options.cores)
-            for unit, result in run_units(units, job, engine, needs=needs, attempts=1, patience=3 * seconds + GRACE):
+            engine, patience = self.engine or Here(), 3 * seconds + GRACE
+            for unit, result in run_units(units, job, engine, attempts=1, patience=patience):
                 _, record = todo[int(unit.id)]
                 if isinstance(result, Failure):
                     yield replace(record, error=result.reason, seconds=seconds)
@@ -178,7 +184,7 @@ class Race:
     # ---- the others
 
     def _rival(self, name: str, todo: list[tuple[Item, Record]], seconds: float) -> Iterator[Record]:
-        processes = self.options.cores if self.options.throughput else 1
+        processes = self.options.cores_used
         units = (
             self._unit(name, place, item, self._work(name, item, seconds), seconds)
             for place, (item, _) in enumerate(todo)
@@ -207,6 +213,7 @@ class Race:
             coords=sites[0].double().numpy(),
             distances=distances.view(size, size).double().numpy(),
             rounded=not distances.is_floating_point(),
+            plain=instance.rule == EUCLIDEAN,
             demands=None if demands is None else demands[0].numpy().astype(np.int64),
             capacity=None if capacity is None else int(capacity[0]),
             seconds=seconds,
@@ -285,7 +292,7 @@ def main() -> None:
     parser.add_argument("--seconds", nargs="+", type=float, default=list(SECONDS))
     parser.add_argument("--solvers", nargs="+", default=[LEHD, *RIVALS])
     parser.add_argument("--throughput", action="store_true", help="the instances of a set all together")
-    parser.add_argument("--cores", type=int, default=1)
+    parser.add_argument("--cores", type=int, default=1, help="with --throughput: for each solver")
     parser.add_argument("--lkh", type=Path, help="your LKH program")
     parser.add_argument("--concorde", type=Path, help="your Concorde program")
     parser.add_argument("--tsp-weights", type=Path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,14 @@ from lehd import problems
 from lehd.bench.library import CASES, SHOWN, Case
 from lehd.bench.peers_table import BENCH as PEERS
 from lehd.bench.peers_table import TOGETHER
-from lehd.bench.store import LEHD, TURNED, Record
+from lehd.bench.store import LEHD, TURNED, Key, Record
 from lehd.bench.summary import Summary, summarise
 from lehd.io import read
 from lehd.io.solution import read_solution
 from lehd.io.write import replacing
 from lehd.plot import FRAME, GREY, HUES, INK, draw_routes, draw_tour
 from lehd.types import Result
-from lehd.words import brief, gap
+from lehd.words import brief, count, gap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,23 +55,36 @@ def draw_all(
 
 def gap_over_time(records: list[Record]) -> Figure | None:
     """The points of the runs on uniform sets."""
-    points = [each for each in summarise(r for r in records if r.bench == "uniform") if each.gap is not None]
 
-    def run(each: Summary) -> tuple[str, ...]:
-        turned = f",{TURNED}" if each.budget.endswith(TURNED) else ""
-        return each.problem, each.set, each.device + turned
+    def run(each: Record | Summary) -> tuple[str, ...]:
+        kind = ", search" if each.budget.endswith(" s") else f",{TURNED}" if each.budget.endswith(TURNED) else ""
+        return each.problem, each.set, each.device + kind
 
-    curves = _by(points, run)
+    curves = _by(summarise(_shared((record for record in records if record.bench == "uniform"), run)), run)
     curves = {key: points for key, points in curves.items() if len(points) > 1}
-    return _curves(curves, "Uniform sets: greedy, then RRC") if curves else None
+    return _curves(curves, "Uniform sets: greedy, then RRC; or search") if curves else None
 
 
 def solvers_over_time(records: list[Record]) -> Figure | None:
     """lehd and the others, by what they need for an instance."""
     alone = (record for record in records if record.bench == PEERS and not record.budget.endswith(TOGETHER))
-    peers = [each for each in summarise(alone) if each.gap is not None]
-    curves = _by(peers, lambda each: (each.problem, each.set, each.method))
+
+    def line(each: Summary) -> tuple[str, ...]:
+        return f"{each.problem}, {count(each.instances, 'instance')}", each.set, each.method
+
+    curves = _by(summarise(_shared(alone, lambda record: (record.problem, record.set))), line)
     return _curves(curves, "Solvers on the same instances") if curves else None
+
+
+def _shared(records: Iterable[Record], beside: Callable[[Record], tuple[str, ...]]) -> list[Record]:
+    """Of the records that are seen beside each other, those of instances that were solved with every method and budget:
+    points of others would show how instances differ."""
+    solved = [record for record in records if record.gap is not None]
+    points: dict[tuple[str, ...], dict[Key, set[str]]] = {}
+    for record in solved:
+        points.setdefault(beside(record), {}).setdefault(record.key[4:], set()).add(record.instance)
+    shared = {place: set.intersection(*found.values()) for place, found in points.items()}
+    return [record for record in solved if record.instance in shared[beside(record)]]
 
 
 def _by(summaries: list[Summary], key: Callable[[Summary], tuple[str, ...]]) -> dict[tuple[str, ...], list[Summary]]:

@@ -1,7 +1,7 @@
 """The solvers a user would pick instead, each behind the same call: one instance and so many seconds in, routes out.
 
-They get the instance's own distances, rounded where its file rounds. OR-Tools, LKH and Concorde are those that make
-labels too, and measure unrounded Euclidean distances.
+They get the instance's own distances, rounded where its file rounds. Where those are the unrounded lengths between
+positions, LKH and Concorde get the positions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lehd.labels.binaries import concorde_tour, lkh_tour
 from lehd.labels.fast_tsp import LARGEST
-from lehd.labels.ortools import solve_routes
+from lehd.labels.ortools import solve_matrix
 
 Routes = list[list[int]]
 SCALE = 1_000_000  # the longest distance of an instance without rounding, for solvers that count in whole numbers
@@ -32,6 +32,7 @@ class Work(NamedTuple):
     coords: NDArray[np.float64]  # (N, 2)
     distances: NDArray[np.float64]  # (N, N)
     rounded: bool  # whether distances are whole numbers
+    plain: bool  # whether they are the unrounded lengths between coords
     demands: NDArray[np.int64] | None  # None: a TSP
     capacity: int | None
     seconds: float
@@ -45,6 +46,10 @@ class Work(NamedTuple):
             return self.distances.astype(np.int64)
         scaled: NDArray[np.float64] = np.rint(self.distances * (longest / max(top, 1e-12)))
         return scaled.astype(np.int64)
+
+    def explicit(self) -> NDArray[np.int64] | None:
+        """For programs that measure positions themselves: the distances, where they would measure others."""
+        return None if self.plain else self.whole()
 
 
 class Rival(NamedTuple):
@@ -87,7 +92,7 @@ def _hgs(work: Work) -> Routes:
 
 
 def _ortools(work: Work) -> Routes:
-    return solve_routes(work.coords, work.demands, work.capacity, work.seconds)
+    return solve_matrix(work.whole(), work.demands, work.capacity, work.seconds)
 
 
 def _pyvrp(work: Work) -> Routes:
@@ -136,12 +141,12 @@ def _vroom(work: Work) -> Routes:
 
 def _lkh(work: Work) -> Routes:
     assert work.binary is not None
-    return [lkh_tour(work.binary, work.coords, work.seconds, work.seed + 1)]
+    return [lkh_tour(work.binary, work.coords, work.seconds, work.seed + 1, work.explicit())]
 
 
 def _concorde(work: Work) -> Routes:
     assert work.binary is not None
-    return [concorde_tour(work.binary, work.coords, work.seconds, work.seed + 1)]
+    return [concorde_tour(work.binary, work.coords, work.seconds, work.seed + 1, work.explicit())]
 
 
 def _with_start(work: Work, routes: Routes) -> Routes:

@@ -147,6 +147,8 @@ class SetRun:
 
     def _note_search(self, results: list[Result], budgets: dict[float, str]) -> None:
         records = []
+        for row, result in enumerate(results):
+            self._save_solution(row, result, budgets[max(budgets)])
         for seconds, budget in budgets.items():
             for row, result in enumerate(results):
                 reached = [each for each in result.history if each.seconds <= seconds]
@@ -209,11 +211,16 @@ class SetRun:
         costs = self.problem.cost(instances, point.solution).tolist()
         paper = self._paper_costs(instances, point.solution)
         measured = {"iterations": point.iteration, "seconds": point.seconds / len(rows), "batch": len(rows)}
+        budget = self._budget(point.iteration)
         records = [
-            self.record(row, self._budget(point.iteration), cost=cost, paper_cost=other, **measured)
+            self.record(row, budget, cost=cost, paper_cost=other, **measured)
             for row, cost, other in zip(rows, costs, paper, strict=True)
         ]
-        self._save_solutions(rows, point)
+        for place, (row, cost) in enumerate(zip(rows, costs, strict=True)):
+            instance = self.set.instances.rows(slice(row, row + 1))
+            solution = point.solution.rows(slice(place, place + 1)).to("cpu")
+            facts = (point.seconds, point.iteration, self.options.seed, self.weights)
+            self._save_solution(row, Result(instance, solution, cost, (), *facts), budget)
         self.store.add(records)
         self.watch.measured(records)
         self._tell_complete()
@@ -226,18 +233,12 @@ class SetRun:
         costs: list[float] = self.problem.cost(plain, solution).tolist()
         return costs
 
-    def _save_solutions(self, rows: list[int], point: Point) -> None:
-        for place, row in enumerate(rows):
-            name = self.set.names[row]
-            if self.options.solutions is not None and name in self.options.show:
-                instance = replace(self.set.instances.rows(slice(row, row + 1)), names=(name,))
-                solution = point.solution.rows(slice(place, place + 1)).to("cpu")
-                cost = self.problem.cost(instance, solution)[0].item()
-                result = Result(
-                    instance, solution, cost, (), point.seconds, point.iteration, self.options.seed, self.weights
-                )
-                ending = "tour" if self.set.problem == "TSP" else "sol"
-                write_result(result, self.options.solutions / f"{name}.{self._budget(point.iteration)}.{ending}")
+    def _save_solution(self, row: int, result: Result, budget: str) -> None:
+        name = self.set.names[row]
+        if self.options.solutions is not None and name in self.options.show:
+            ending = "tour" if self.set.problem == "TSP" else "sol"
+            named = replace(result, instance=replace(result.instance, names=(name,)))
+            write_result(named, self.options.solutions / f"{name}.{budget}.{ending}")
 
     def _tell_complete(self) -> None:
         for summary in summarise(self.records()):

@@ -64,22 +64,30 @@ def sets(
     costs: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="References that were found before, NAME-costs.npz.")
     ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FOLDER", help="Test sets that are there, NAME.npz; not drawn.")
+    ] = None,
     processes: Annotated[int | None, typer.Option(metavar="K", min=1, show_default="all cores")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the first so many instances.")] = None,
 ) -> None:
-    """Draw the test sets whose seeds are known, and compute references for them.
+    """Draw the test sets whose seeds are known, or take files; and compute references for them.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
       lehd bench sets data/uniform --names cvrp200 --solver hgs --seconds 10
+
+      lehd bench sets mine/uniform --from data/uniform --names tsp200,tsp500 --solver lkh --binary ./LKH --seconds 60
     """
     with reporting():
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
-        from lehd.bench.make import RECIPES, make_set
+        from lehd.bench.make import choose_sets, make_set
         from lehd.cli.bar import LiveBar
 
-        for name in words(names) or list(RECIPES):
+        chosen, left_out = choose_sets(words(names), solver, costs, source)
+        for name in left_out:
+            typer.echo(f"{name}: left out, not a problem that {solver} solves", err=True)
+        for name in chosen:
             with LiveBar(TextColumn(name), BarColumn(bar_width=24), TimeRemainingColumn()) as bar:
 
                 def show(done: int, total: int, bar: LiveBar = bar) -> None:
@@ -87,7 +95,7 @@ def sets(
                         state = f"{done} of {total} references"
                         bar.bars.update(bar.task, completed=done, total=total, state=state, refresh=True)
 
-                path = make_set(name, folder, solver, seconds, limit, processes, binary, show, costs)
+                path = make_set(name, folder, solver, seconds, limit, processes, binary, show, costs, source)
             typer.echo(str(path))
 
 

@@ -225,7 +225,9 @@ def peers(
     seconds: Annotated[str, typer.Option(metavar="S,S…", help="For each instance.")] = "1,10,60",
     solvers: Annotated[str, typer.Option(metavar="A,B…", show_default="all", help="Which ones.")] = "",
     throughput: Annotated[bool, typer.Option("--throughput", help="Solve the instances of a set together.")] = False,
-    cores: Annotated[int, typer.Option(metavar="N", min=1, help="Instances of others at a time, threads of ours.")] = 1,
+    cores: Annotated[
+        int, typer.Option(metavar="N", min=1, help="With --throughput: instances of others at a time, threads of ours.")
+    ] = 1,
     lkh: Annotated[Path | None, typer.Option(metavar="FILE", help="Your LKH program.")] = None,
     concorde: Annotated[Path | None, typer.Option(metavar="FILE", help="Your Concorde program.")] = None,
     tsp_weights: Weights = None,
@@ -267,7 +269,7 @@ def peers(
             cores=cores,
             throughput=throughput,
         )
-        refuse_crowding(None if processes is None else processes * cores)
+        refuse_crowding(processes)
         engine, _ = find_crew(cluster, processes)
         items = find_items(data, words(sets), limit, words(files))
         with LiveTable("gap, %", lambda record: f"{record.method} {record.budget}", lambda record: record.set) as live:

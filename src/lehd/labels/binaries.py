@@ -14,11 +14,17 @@ SCALE = 1_000_000  # both round distances to whole numbers
 GRACE = 60.0  # seconds beyond its time after which a program is stopped
 
 
-def lkh_tour(binary: Path, coords: NDArray[np.floating], seconds: float, seed: int = 1) -> list[int]:
-    """One run of LKH within a time limit."""
+def lkh_tour(
+    binary: Path,
+    coords: NDArray[np.floating],
+    seconds: float,
+    seed: int = 1,
+    distances: NDArray[np.integer] | None = None,
+) -> list[int]:
+    """One run of LKH within a time limit. Distances are for where they are not those between the positions."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "problem.tsp").write_text(tsplib_text(coords))
+        (folder / "problem.tsp").write_text(tsplib_text(coords, distances))
         settings = {
             "PROBLEM_FILE": "problem.tsp",
             "OUTPUT_TOUR_FILE": "found.tour",
@@ -34,21 +40,32 @@ def lkh_tour(binary: Path, coords: NDArray[np.floating], seconds: float, seed: i
         return [int(word) - 1 for word in words[first : words.index("-1", first)]]
 
 
-def concorde_tour(binary: Path, coords: NDArray[np.floating], seconds: float, seed: int = 1) -> list[int]:
+def concorde_tour(
+    binary: Path,
+    coords: NDArray[np.floating],
+    seconds: float,
+    seed: int = 1,
+    distances: NDArray[np.integer] | None = None,
+) -> list[int]:
     """The shortest tour; Concorde takes the time it needs, and is given up after `seconds` and a grace."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "problem.tsp").write_text(tsplib_text(coords))
+        (folder / "problem.tsp").write_text(tsplib_text(coords, distances))
         _run([str(binary), "-s", str(seed), "-x", "-o", "found.sol", "problem.tsp"], folder, seconds + GRACE)
         return [int(word) for word in (folder / "found.sol").read_text().split()[1:]]  # the first is their number
 
 
-def tsplib_text(coords: NDArray[np.floating]) -> str:
-    points = coords.astype(np.float64) - coords.min(0)
-    whole = np.rint(points * (SCALE / max(float(points.max()), 1e-12))).astype(int).tolist()
-    lines = ["NAME : problem", "TYPE : TSP", f"DIMENSION : {len(whole)}", "EDGE_WEIGHT_TYPE : EUC_2D"]
-    lines += ["NODE_COORD_SECTION", *(f"{number} {x} {y}" for number, (x, y) in enumerate(whole, 1)), "EOF", ""]
-    return "\n".join(lines)
+def tsplib_text(coords: NDArray[np.floating], distances: NDArray[np.integer] | None = None) -> str:
+    lines = ["NAME : problem", "TYPE : TSP", f"DIMENSION : {len(coords)}"]
+    if distances is None:
+        points = coords.astype(np.float64) - coords.min(0)
+        whole = np.rint(points * (SCALE / max(float(points.max()), 1e-12))).astype(int).tolist()
+        lines += ["EDGE_WEIGHT_TYPE : EUC_2D", "NODE_COORD_SECTION"]
+        lines += [f"{number} {x} {y}" for number, (x, y) in enumerate(whole, 1)]
+    else:
+        lines += ["EDGE_WEIGHT_TYPE : EXPLICIT", "EDGE_WEIGHT_FORMAT : FULL_MATRIX", "EDGE_WEIGHT_SECTION"]
+        lines += [" ".join(map(str, row)) for row in distances.tolist()]
+    return "\n".join([*lines, "EOF", ""])
 
 
 def _run(command: Sequence[str], folder: Path, limit: float) -> None:

@@ -12,15 +12,22 @@ def solve_routes(
     coords: NDArray[np.floating], demands: NDArray[np.integer] | None, capacity: int | None, seconds: float
 ) -> list[list[int]]:
     """Routes of customers 1..n from the depot, node 0; for a TSP, which has no demands, one tour of all nodes."""
+    points = coords.astype(np.float64) / max(float(np.ptp(coords, axis=0).max()), 1e-12)
+    apart = np.rint(np.linalg.norm(points[:, None] - points, axis=2) * SCALE).astype(np.int64)
+    return solve_matrix(apart, demands, capacity, seconds)
+
+
+def solve_matrix(
+    apart: NDArray[np.int64], demands: NDArray[np.integer] | None, capacity: int | None, seconds: float
+) -> list[list[int]]:
+    """The same by distances."""
     from ortools.constraint_solver import pywrapcp, routing_enums_pb2
 
-    points = coords.astype(np.float64) / max(float(np.ptp(coords, axis=0).max()), 1e-12)
-    apart = np.rint(np.linalg.norm(points[:, None] - points, axis=2) * SCALE).astype(int).tolist()
-    nodes = len(points)
+    nodes = len(apart)
     vehicles = 1 if demands is None else nodes - 1
     manager = pywrapcp.RoutingIndexManager(nodes, vehicles, 0)
     routing = pywrapcp.RoutingModel(manager)
-    leg = routing.RegisterTransitMatrix(apart)
+    leg = routing.RegisterTransitMatrix(apart.tolist())
     routing.SetArcCostEvaluatorOfAllVehicles(leg)
     if demands is not None:
         load = routing.RegisterUnaryTransitVector(demands.astype(int).tolist())

@@ -104,6 +104,23 @@ def test_time_limits_are_points_of_one_search_of_all_instances(small, tmp_path, 
     assert [each.iterations for each in half + whole] == [1] * 4 + [2] * 4
     assert run_uniform([small], Options(device="cpu"), store, Watch(), time_limits=(5, 10, 0.1)) == records
     assert len(calls) == 1  # all is there
+    run_uniform([small], Options(device="cpu"), store, Watch(), time_limits=(7, 10))
+    assert len(calls) == 2  # not what there was after 7 seconds
+
+
+def test_searches_that_were_stopped_or_do_not_run_together_are_no_measurements(small, tmp_path, monkeypatch):
+    store, solve = Store(tmp_path / "r.jsonl"), sets.solve
+
+    def stopped(instances, time_limit, **given):
+        return [replace(result, interrupted=True) for result in solve(instances, rrc=0, **given)]
+
+    monkeypatch.setattr(sets, "solve", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run_uniform([small], Options(device="cpu"), store, Watch(), time_limits=(10,))
+    assert not store.found
+    monkeypatch.setitem(sets.TOKENS_AT_ONCE, "cpu", 45)
+    with pytest.raises(LehdError, match="at most 3"):
+        run_uniform([small], Options(device="cpu"), store, Watch(), time_limits=(5, 10))
 
 
 def test_a_stopped_run_goes_on_and_ends_the_same(small, tmp_path, monkeypatch):

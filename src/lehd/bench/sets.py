@@ -109,7 +109,7 @@ class SetRun:
         self._tell_complete()
         rows = range(len(self.set.instances))
         todo = [row for row in rows if self._missing([row])]
-        batch = self.options.batch or max(1, TOKENS_AT_ONCE[self.device.type] // self.set.instances.num_nodes)
+        batch = self.options.batch or self._at_once()
 
         def work(part: slice) -> None:
             if not self.options.stop.out_of_time():
@@ -126,15 +126,17 @@ class SetRun:
         the same run. Nothing that the store has is measured again."""
         longest = max(seconds)
         budgets = {each: in_seconds(each, longest) for each in sorted(seconds)}
-        rows = range(len(self.set.instances))
-        missing = any(self.record(row, budgets[longest]) not in self.store for row in rows)
-        if missing and not self.options.stop.out_of_time():
-            what = self.set.names[0] if len(rows) == 1 else f"{self.set.name}: {len(rows)} instances"
+        size, together = len(self.set.instances), self._at_once()
+        if len(budgets) > 1 and size > together:
+            raise LehdError(f"{self.set.name}: several time limits need all instances at once, here at most {together}")
+        wanted = [self.record(row, budget).key for row in range(size) for budget in budgets.values()]
+        if not all(key in self.store.found for key in wanted) and not self.options.stop.out_of_time():
+            what = self.set.names[0] if size == 1 else f"{self.set.name}: {size} instances"
 
             def tick(progress: Progress) -> None:
                 self.watch.working(f"{what}, {progress.seconds:.0f} of {longest:g} seconds")
 
-            results = solve(
+            found = solve(
                 self.set.instances,
                 time_limit=longest,
                 model=self.model,
@@ -142,23 +144,30 @@ class SetRun:
                 device=self.device,
                 progress=tick,
             )
-            self._note_search(results if isinstance(results, list) else [results], budgets)
+            results = found if isinstance(found, list) else [found]
+            if any(result.interrupted for result in results):
+                raise KeyboardInterrupt  # less than what was asked for is no measurement
+            self._note_search(results, budgets)
         return self._stored(budgets.values())
+
+    def _at_once(self) -> int:
+        """Instances that are worked on together."""
+        return max(1, TOKENS_AT_ONCE[self.device.type] // self.set.instances.num_nodes)
 
     def _note_search(self, results: list[Result], budgets: dict[float, str]) -> None:
         records = []
-        for row, result in enumerate(results):
-            self._save_solution(row, result, budgets[max(budgets)])
+        whole = max(result.seconds for result in results)
         for seconds, budget in budgets.items():
             for row, result in enumerate(results):
-                reached = [each for each in result.history if each.seconds <= seconds]
                 measured: dict[str, object] = {"error": "no solution yet"}
+                reached = [each for each in result.history if each.seconds <= seconds]
                 if seconds == max(budgets):
                     paper = self._paper_costs(result.instance, result.solution)[0]
                     measured = {"cost": result.cost, "paper_cost": paper, "iterations": result.iterations}
+                    self._save_solution(row, result, budget)
                 elif reached:
                     measured = {"cost": reached[-1].cost, "iterations": reached[-1].iteration}
-                spent = min(seconds, result.seconds) / len(results)
+                spent = min(seconds, whole) / len(results)
                 records.append(self.record(row, budget, seconds=spent, batch=len(results), **measured))
         self.store.add(records)
         self.watch.measured(records)

@@ -80,3 +80,28 @@ def test_what_no_map_shows_is_reconstructed_in_parts_that_can_be_drawn(monkeypat
 
 def test_routes_have_parts_of_their_own(monkeypatch):
     assert plan(cvrp(1, 900), monkeypatch, construction=45)["longest"] <= 100
+
+
+def test_there_is_a_stopgap_while_a_long_construction_goes_on(monkeypatch):
+    """From the first moment on; the construction takes over, and if it is stopped, what insertion finds."""
+    monkeypatch.setattr(search, "measure_speed", lambda *_: Speed(1e-9, 1e-12))
+    monkeypatch.setattr(search, "NOTICEABLE", 0.0)
+    instances, told = tsp(2, 40), []
+
+    def one_iteration():
+        return bool(told) and told[-1].phase == "reconstruct" and told[-1].done == 1
+
+    for result in lehd.solve(instances, time_limit=60, progress=told.append, stop=one_iteration, device="cpu"):
+        costs = [point.cost for point in result.history]
+        assert costs == sorted(costs, reverse=True)
+        assert not result.notes
+    assert told[0].phase == "construct"
+    assert told[0].solution is not None
+    assert told[0].gain is None
+    begun = next(each for each in told if each.phase == "reconstruct")
+    assert begun.cost < told[0].cost
+    assert begun.gain == 0
+    for result in lehd.solve(instances, time_limit=60, stop=lambda: True, device="cpu"):
+        assert result.interrupted
+        assert result.notes == (search.CHEAP,)
+        assert result.cost < told[0].cost

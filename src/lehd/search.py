@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from lehd import symmetry
 from lehd.decoding import picture
 from lehd.decoding.construct import best_rows, construct
+from lehd.decoding.replay import Record
 from lehd.decoding.rrc import SHORTEST, constructor, random_reconstruct, strictly_shorter
 from lehd.decoding.select import GREEDY, Beam, Sample, Select
 from lehd.decoding.speed import Speed, measure_speed
@@ -22,18 +23,21 @@ from lehd.decoding.stop import OutOfTime, Stop
 from lehd.memory import Memory
 from lehd.model.lehd import LEHD
 from lehd.problems.base import Problem, unit_box
+from lehd.recording import Recorder
 from lehd.types import Incumbent, Instances, Result, Rollout, Solution, State
 from lehd.words import count
 
 NEAREST = 100  # nodes in view where time is short: about as many as the models were trained on
 # Of the time left, what a first construction may take with all nodes in view, and with the nearest ones.
 CONSTRUCTION_SHARES: dict[int | None, float] = {None: 0.25, NEAREST: 0.7}
-WHOLE_PARTS = 200  # nodes of a partial solution of which RRC shows all: of longer ones it tries more in the same time
+# Nodes of a partial solution of which RRC shows all: of longer ones it tries more in the same time, on a CPU.
+WHOLE_PARTS = {"cpu": 200, "cuda": 1000}
 VIEWS = ("average", "best")  # what to do with the eight ways to look at an instance
 CHEAP = "the search started from insertion, not from a solution of the model"
 ITERATION_SHARE = 0.1  # of the time left when RRC begins: what the longest iteration may take
 ROUGH_SHARE = 0.45  # the same after a start without the model, if parts are as long as the problem says
 ROUGH_SWEEP, ROUGH_PIECE = 0.8, 0.15  # … if several iterations go over the instance once, and for each of these
+NOTICEABLE = 0.5  # seconds: while a first construction takes longer, there is a stopgap
 USUAL_LENGTH = 100  # of partial solutions, where time does not allow to reconstruct longer ones everywhere at once
 
 
@@ -85,6 +89,10 @@ def largest(fits: Callable[[int], bool], low: int, high: int) -> int:
     return number
 
 
+def _by_device(values: Mapping[str, int], device: torch.device) -> int:
+    return values.get(device.type, values["cpu"])
+
+
 class Search:
     """One search over instances that fit into memory together."""
 
@@ -114,6 +122,7 @@ class Search:
         self.iteration = 0
         self.interrupted = False
         self.cheap = torch.zeros(len(instances), dtype=torch.bool)  # which searches did not start from the model
+        self.stopgap = False  # the incumbent is but a curve through all nodes, until there is a first solution
 
     def run(self, start: Solution | None, interrupted: bool = False) -> None:
         """Search until the stop; if the user has interrupted already, only take the start or a cheap one."""
@@ -121,7 +130,7 @@ class Search:
         try:
             speed = None
             if self.stop.deadline is not None and not self.problem.trivial(self.instances):
-                speed = measure_speed(self.model, self.problem, self.instances, self.stop)
+                speed = measure_speed(self.model, self.problem, self.instances, self.stop, self._record())
             self._first_solution(start, speed)
             if self.problem.trivial(self.instances):
                 self._keep(self.problem.settle(self.instances, self._incumbent))
@@ -145,9 +154,16 @@ class Search:
         except KeyboardInterrupt:
             self.interrupted = True
         self.interrupted |= self.stop.called_off()
-        if self.solution is None:
-            self._keep(self._cheap_start())
+        if self.solution is None or self.stopgap:
+            self._begin(self._cheap_start(), cheap=True)
         self.seconds = time.perf_counter() - self.begun
+
+    def _record(self) -> Record | None:
+        """How steps are recorded, where all of them are: on a GPU, in greedy construction without a memory limit."""
+        one_by_one = self.options.beam or self.options.sample or self.options.views == "average"
+        limited = self.memory is not None and self.memory.limit is not None
+        device = self.instances.device
+        return None if device.type != "cuda" or one_by_one or limited else Recorder(device).record
 
     def _select(self) -> Select:
         if self.options.sample is not None:
@@ -158,7 +174,7 @@ class Search:
     def _first_solution(self, start: Solution | None, speed: Speed | None) -> None:
         """The given start, or what the model constructs; the cheap start if there is no time for that."""
         if start is not None:
-            self._keep(start.to(self.instances.device))
+            self._begin(start.to(self.instances.device))
             return
         select, nearest = self._select(), self.options.nearest
         steps = self.instances.num_nodes - self.problem.first_node
@@ -171,17 +187,31 @@ class Search:
                 if speed.seconds(rows, steps, view) < CONSTRUCTION_SHARES[view and NEAREST] * left
             ]
             if not affordable:
-                self._keep(self._cheap_start())
+                self._begin(self._cheap_start(), cheap=True)
                 return
             nearest = affordable[0]
+            if speed.seconds(rows, steps, nearest) > NOTICEABLE:
+                self._keep(self.problem.cheap_start(self.instances, hurried=True))
+                self.stopgap = True
         elif not self.stop.iterations:  # whoever counts iterations wants the paper's way
             nearest = nearest or self._view(steps, self.problem.whole_up_to)
         draws = [self.rng.randrange(self.instances.num_nodes) for _ in range(len(self.instances))]
         state = self.problem.initial_state(self.instances, torch.tensor(draws, device=self.instances.device))
         try:
-            self._keep(self._or_cheap(self.problem.complete(state, self._construct(state, select, nearest))))
+            constructed = self.problem.complete(state, self._construct(state, select, nearest))
         except OutOfTime:
-            self._keep(self._cheap_start())
+            self._begin(self._cheap_start(), cheap=True)
+            return
+        self._begin(constructed)
+        if self.instances.vehicles is not None or self.instances.matrix is not None:
+            # The cheap start may keep a fleet limit, or know distances the model cannot see.
+            self.cheap |= self._keep(self._cheap_start())
+
+    def _begin(self, solution: Solution, cheap: bool = False) -> None:
+        """Take over the first solution, from the model or not; a stopgap only stays where it is better."""
+        taken = self._keep(solution)
+        self.cheap = torch.full_like(self.cheap, True) if cheap else ~taken
+        self.first_cost, self.stopgap = float(self.cost.double().mean()), False
 
     def _construct(self, state: State, select: Select, nearest: int | None) -> Rollout:
         """The best rollout of each row."""
@@ -201,26 +231,15 @@ class Search:
         best = best_rows(self.problem, self.instances, state, rollout, width)
         return Rollout(rollout.nodes[best], rollout.via_depot[best], rollout.log_probability[best])
 
-    def _or_cheap(self, constructed: Solution) -> Solution:
-        """The cheap start where it is better: it may keep a fleet limit, or know distances the model cannot see."""
-        if self.instances.vehicles is None and self.instances.matrix is None:
-            return constructed
-        cheap = self._cheap_start()
-        objective = [self.problem.objective(self.instances, *self.problem.path(each)) for each in (cheap, constructed)]
-        better = objective[0] < objective[1]
-        self.cheap = better.cpu()
-        return cheap.where(better, constructed)
-
     def _cheap_start(self) -> Solution:
-        self.cheap = torch.ones_like(self.cheap)
         nodes = self.instances.num_nodes
         needed = 3e-4 * min(nodes, 1000) + 4e-8 * len(self.instances) * nodes * min(nodes, 1000)  # seconds, on a CPU
         return self.problem.cheap_start(self.instances, hurried=needed > 0.3 * self.stop.time_left())
 
-    @staticmethod
-    def _view(nodes: int, whole_up_to: int = WHOLE_PARTS) -> int | None:
+    def _view(self, nodes: int, whole_up_to: int | None = None) -> int | None:
         """How many of so many nodes the model should see; None: all."""
-        return None if nodes <= whole_up_to else NEAREST
+        whole = _by_device(WHOLE_PARTS, self.instances.device) if whole_up_to is None else whole_up_to
+        return None if nodes <= whole else NEAREST
 
     def _plan(self, speed: Speed | None) -> Plan:
         """How to reconstruct: as the paper does, or so that the time left is enough for many iterations."""
@@ -245,7 +264,7 @@ class Search:
                 some = largest(lambda rows: speed.seconds(batch * rows, rough, view) <= ROUGH_PIECE * left, 1, pieces)
                 return Plan(rough, some * rough, view, turn)
         if longest is None:
-            worth = min(size, self.problem.longest_in_time)
+            worth = min(size, _by_device(self.problem.longest_in_time, self.instances.device))
             if not in_plane:
                 worth = min(worth, picture.LARGEST)
             longest = largest(lambda length: fits(length, size // length if parallel else 1), SHORTEST, worth)
@@ -261,19 +280,19 @@ class Search:
         assert self.solution is not None
         return self.solution
 
-    def _keep(self, solution: Solution) -> None:
-        """Take over the first solution, and from then on what is strictly shorter than the incumbent."""
+    def _keep(self, solution: Solution) -> Tensor:
+        """Take over the first solution, and from then on what is strictly shorter than the incumbent; where (B,)."""
         cost = self.problem.cost(self.instances, solution).cpu()
         if self.solution is None:
-            self.first_cost = float(cost.double().mean())
-            self.solution, self.cost, improved = solution, cost, list(range(len(cost)))
+            self.solution, self.cost, better = solution, cost, torch.ones_like(self.cheap)
         else:
-            shorter = self._better(solution, cost)
-            self.solution = solution.where(shorter.to(solution.nodes.device), self.solution)
-            self.cost, improved = torch.where(shorter, cost, self.cost), shorter.nonzero()[:, 0].tolist()
+            better = self._better(solution, cost)
+            self.solution = solution.where(better.to(solution.nodes.device), self.solution)
+            self.cost = torch.where(better, cost, self.cost)
         seconds = time.perf_counter() - self.begun
-        for row in improved:
+        for row in better.nonzero()[:, 0].tolist():
             self.history[row].append(Incumbent(seconds, self.iteration, self.cost[row].item()))
+        return better
 
     def _better(self, solution: Solution, cost: Tensor) -> Tensor:
         old, new = (self.problem.routes_too_many(self.instances, each) for each in (self._incumbent, solution))
@@ -293,10 +312,10 @@ class Search:
     def _tell(self, phase: str, done: int, total: int | None) -> None:
         if self.report is None:
             return
-        cost = gain = None
-        if self.first_cost is not None:
-            cost = float(self.cost.double().mean())
-            gain = 1 - cost / self.first_cost if self.first_cost else 0.0
+        cost = None if self.solution is None else float(self.cost.double().mean())
+        gain = (
+            None if cost is None or self.first_cost is None else 1 - cost / self.first_cost if self.first_cost else 0.0
+        )
         self.report(Progress(phase, done, total, cost, gain, time.perf_counter() - self.begun, self.solution))
 
     def results(self, seed: int, model: str) -> list[Result]:

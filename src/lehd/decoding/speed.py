@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -13,10 +13,10 @@ from lehd.decoding.stop import Stop
 from lehd.model.lehd import LEHD
 from lehd.model.precision import inference
 from lehd.problems.base import Problem
-from lehd.recording import Recorder
-from lehd.types import Instances, State
+from lehd.types import Instances
 
-PROBES = {"cpu": (8, 160), "cuda": (8, 1024)}  # nodes in view in a small and in a large step
+# Rows, and nodes in view of each, in a small and in a large step: large enough to keep the device busy.
+PROBES = {"cpu": ((1, 8), (1, 160)), "cuda": ((1, 8), (64, 1024))}
 SEARCH = 0.002  # finding the nearest costs as much per available node, compared with a node in view
 RECORDING = 3  # steps launched one by one take as long as the first two of a recording: one is launched, one recorded
 QUADRATIC = 0.003  # a node in a view of n costs 1 + QUADRATIC · n times what it costs in a small view
@@ -41,39 +41,36 @@ class Speed:
 def measure_speed(
     model: LEHD, problem: Problem, instances: Instances, stop: Stop, record: Record | None = None
 ) -> Speed:
-    """Time a small and a large decoding step, each a few times where that is next to nothing of the time left.
-
-    On a GPU most steps are recorded, so that is what counts there; `record` is then by default the GPU's.
-    """
+    """Time a small and a large decoding step, each a few times where that is next to nothing of the time left. Where
+    construction records its steps, so is what is measured."""
     device = instances.device
-    if record is None and device.type == "cuda":
-        record = Recorder(device).record
     some = instances.rows(slice(1)).take(torch.arange(min(instances.num_nodes, 8), device=device)[None])
     small, large = PROBES.get(device.type, PROBES["cpu"])
     with inference(device):
         embeddings = model.encode(problem.features(some, model.config.box))
         begin = problem.initial_state(some)
 
-        def step(nodes: int) -> Callable[[], object]:
+        def step(rows: int, nodes: int) -> Callable[[], object]:
             view = torch.arange(nodes, device=device)[None] % some.num_nodes
-            state = State(begin.instance, begin.start, begin.destination, view, begin.resources)
+            state = replace(begin, available=view).repeat(rows)
             context = problem.context(some, state)
             return lambda: model.score(embeddings, state, context).argmax(1)
 
-        steps = {nodes: step(nodes) for nodes in (small, large)}
+        steps = {probe: step(*probe) for probe in (small, large)}
         _seconds(steps[small], device)  # the very first call pays for initialisation
         limit = time.perf_counter() + 0.02 * max(0.0, stop.time_left())
-        times = {nodes: _seconds(each, device) for nodes, each in steps.items()}
+        times = {probe: _seconds(each, device) for probe, each in steps.items()}
         launched = times[small]
         if record is not None:
             launched = min(launched, _seconds(steps[small], device))
-            steps = {nodes: record(each).replay for nodes, each in steps.items()}
-            times = {nodes: _seconds(each, device) for nodes, each in steps.items()}
+            steps = {probe: record(each).replay for probe, each in steps.items()}
+            times = {probe: _seconds(each, device) for probe, each in steps.items()}
         for _ in range(4):
             if time.perf_counter() < limit:
-                times = {nodes: min(times[nodes], _seconds(each, device)) for nodes, each in steps.items()}
+                times = {probe: min(times[probe], _seconds(each, device)) for probe, each in steps.items()}
     overhead = 1.2  # what a construction does besides scoring
-    tokens = large * (1 + QUADRATIC * large) - small
+    rows, nodes = large
+    tokens = rows * nodes * (1 + QUADRATIC * nodes) - small[1]
     per_step = times[small] if record is None else times[small] + RECORDING * launched / COARSE
     return Speed(overhead * per_step, max(overhead * (times[large] - times[small]) / tokens, 1e-9))
 

@@ -10,7 +10,7 @@ State resources: the remaining capacity, in the instance's own units, and the nu
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,7 +30,8 @@ DEPOT_STARTS = 0.3  # share of the via-depot decisions that training also shows 
 class CVRP(Problem):
     name = "CVRP"
     num_features, num_resources, actions_per_node = 3, 1, 2
-    whole_up_to, longest_in_time = 200, 100
+    whole_up_to = 200
+    longest_in_time: ClassVar = {"cpu": 100, "cuda": 200}
     fixed_in_suffix, first_node = 0, 1  # node 0 is the depot
 
     def features(self, instances: Instances, box: bool) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,7 +21,8 @@ SMALLEST_CHOICE = 4  # nodes; with fewer there is one tour, or one each way
 class TSP(Problem):
     name = "TSP"
     num_features, num_resources, actions_per_node = 2, 0, 1
-    whole_up_to, longest_in_time = 1000, 1000
+    whole_up_to = 1000
+    longest_in_time: ClassVar = {"cpu": 1000, "cuda": 1000}
     rough_parts = (1000, 50)
     fixed_in_suffix, first_node = 2, 0  # starting and destination node; every node is visited
 

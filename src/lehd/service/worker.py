@@ -131,14 +131,15 @@ class Run:
 
     def report(self, progress: Any) -> None:
         now = time.perf_counter()
+        constructing = progress.phase == "construct"
+        if constructing and now - self.told > PROGRESS:
+            self.told = now
+            for task in self.tasks:
+                note = {"phase": progress.phase, "done": progress.done, "total": progress.total}
+                send(self.connection, "progress", task.id, note | {"seconds": task.seconds + progress.seconds})
         if progress.solution is None:
-            if now - self.told > PROGRESS:
-                self.told = now
-                for task in self.tasks:
-                    note = {"phase": progress.phase, "done": progress.done, "total": progress.total}
-                    send(self.connection, "progress", task.id, note | {"seconds": task.seconds + progress.seconds})
             return
-        self.solution, self.iteration = progress.solution, progress.done
+        self.solution, self.iteration = progress.solution, 0 if constructing else progress.done
         if progress.cost != self.mean:
             self.mean = progress.cost
             self._note_improvements(progress)
@@ -160,7 +161,7 @@ class Run:
                 known = self.costs[row] is None and self.histories[row] and self.histories[row][-1]["cost"] == cost
                 self.costs[row] = cost
                 if not known:  # the first solution of a search that goes on is in the history already
-                    self.points[row].append(self._point(task, progress.seconds, progress.done, cost))
+                    self.points[row].append(self._point(task, progress.seconds, self.iteration, cost))
 
     def _point(self, task: Task, seconds: float, iteration: int, cost: float) -> dict[str, Any]:
         whole = iteration + task.iterations_before

@@ -52,6 +52,10 @@ def test_measured_and_published_rows_of_a_table_are_told_apart():
     # Other tables on the same sets take the budgets they have a row for.
     text = uniform_table(paper_tables()["so_mixed"], summarise([*MEASURED, *uniform(200, "RRC 300", 1.0)]))
     assert [line.split(" | ")[0] for line in rows_of(text, "| lehd")] == ["| lehd greedy", "| lehd RRC 100"]
+    # Or that say in other words what they are about.
+    text = uniform_table(paper_tables()["normalization_lehd"], summarise(MEASURED))
+    assert [line.split(" | ")[0] for line in rows_of(text, "| lehd")] == ["| lehd greedy"]
+    assert rows_of(text, "| w/o")
 
 
 def test_a_report_of_everything(tmp_path):

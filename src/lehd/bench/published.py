@@ -30,6 +30,11 @@ class PaperTable:
     note: str
     columns: tuple[str, ...]
     rows: dict[str, tuple[Cell, ...]]
+    ours: tuple[str, ...] = ()  # budgets of lehd that compare with it, where its rows have other names
+
+    def has(self, budget: str) -> bool:
+        """Whether lehd with this budget is what a row of the table is about."""
+        return f"LEHD {budget}" in self.rows or budget in self.ours
 
     @property
     def source(self) -> str:
@@ -54,6 +59,7 @@ def paper_tables() -> dict[str, PaperTable]:
             title=table["title"],
             note=table.get("note", ""),
             columns=tuple(table["columns"]),
+            ours=tuple(table.get("ours", ())),
             rows={name: tuple(Cell(*cell.split()) for cell in cells) for name, *cells in table["rows"]},
         )
         for table in tomllib.loads(text)["table"]

@@ -34,7 +34,16 @@ from lehd.words import brief, count
 
 ENDINGS = (".jsonl", ".jsonl.gz")
 NOTES = "notes.md"  # in a folder of results
-SAME_SETS = ("uniform_tsp", "uniform_cvrp", "so_mixed", "h_tsp")  # tables on the test sets of `lehd bench uniform`
+# Tables of models like ours on test sets like those of `lehd bench uniform`.
+SAME_SETS = (
+    "uniform_tsp",
+    "uniform_cvrp",
+    "pomo_supervised",
+    "sampling_and_rrc",
+    "so_mixed",
+    "h_tsp",
+    "normalization_lehd",
+)
 MEASURED, PUBLISHED = "measured", "published"
 
 
@@ -80,7 +89,7 @@ def report(results: Results, pictures: dict[str, str] | None = None) -> str:
     parts += ["## Other solvers", *_peers(results.of(PEERS)), "## Speed", *_speeds(results), "## Training"]
     parts += [*_trainings(results.trainings), "## Pictures", *_pictures(pictures or {}), "## The paper's other tables"]
     rest = [table for table in paper_tables().values() if table.name not in (*SAME_SETS, *titles)]
-    parts += ["Not measured. Published:", *(_published(table) for table in rest)]
+    parts += ["Nothing of them is in these files. Published:", *(_published(table) for table in rest)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -141,11 +150,7 @@ def uniform_table(table: PaperTable, summaries: list[Summary]) -> str:
     """A table of the paper with what was measured on its test sets in front, and columns for other sizes behind."""
     whole = table.name.startswith("uniform")
     problem = table.columns[0].rstrip("0123456789")
-    fitting = [
-        summary
-        for summary in summaries
-        if summary.problem == problem and (whole or f"LEHD {summary.budget}" in table.rows)
-    ]
+    fitting = [summary for summary in summaries if summary.problem == problem and (whole or table.has(summary.budget))]
     others = [f"{each.problem}{each.nodes}" for each in fitting] if whole else []
     columns = list(dict.fromkeys([*table.columns, *others]))
     rows: dict[tuple[str, str, str], list[Summary]] = {}
@@ -196,7 +201,8 @@ def _library(bench: str, records: list[Record]) -> list[str]:
     return [text + f"Columns called paper are published ({PAPER}).", library.summary(bench, records), _files(records)]
 
 
-def _files(records: list[Record]) -> str:
+def files_table(records: list[Record]) -> str:
+    """A row for each file and budget, small ones first."""
     rows = [
         [
             record.instance,
@@ -208,12 +214,17 @@ def _files(records: list[Record]) -> str:
             percent(record.paper_gap),
             f"{record.seconds:.2f}",
             record.device,
+            record.weights,
         ]
         for record in sorted(records, key=lambda record: (record.nodes, record.instance, record.order))
     ]
     columns = ["file", "nodes", "budget", "cost", "best known", "gap %", "gap % as in the paper", "seconds", "on"]
+    return markdown([*columns, "weights"], rows)
+
+
+def _files(records: list[Record]) -> str:
     files = count(len({record.instance for record in records}), "file")
-    return f"<details><summary>All {files}</summary>\n\n{markdown(columns, rows)}\n\n</details>"
+    return f"<details><summary>All {files}</summary>\n\n{files_table(records)}\n\n</details>"
 
 
 # ---- the rest

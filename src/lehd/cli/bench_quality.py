@@ -192,6 +192,7 @@ def _library(
 ) -> None:
     from lehd.bench.elsewhere import Elsewhere
     from lehd.bench.library import find_cases, run_library, summary
+    from lehd.bench.report import files_table
     from lehd.bench.store import Store
     from lehd.cli.live import LiveTable
 
@@ -204,7 +205,7 @@ def _library(
             records = run_library(cases, options, store, live, time_limit)
         else:
             records = Elsewhere(options, store, live, engine, needs).library(cases, time_limit)
-    typer.echo(summary(library, records))
+    typer.echo(f"{files_table(records)}\n\n{summary(library, records)}")
     if pictures is not None:
         from lehd.bench.pictures import draw_all
 

@@ -53,6 +53,16 @@ def test_one_that_does_not_fit_and_other_errors_are_told():
         in_turns(3, 2, Worker(0, RuntimeError("something else")), lambda size: None)
 
 
+def test_what_was_learnt_refuses_nothing_but_a_limit_does():
+    """Out of memory with short rows: longer ones are tried one by one. Whoever gave a limit is told."""
+    learnt, worker = Memory(), Worker(1, ERRORS[0])
+    learnt.in_turns(2, 100.0, worker)
+    learnt.in_turns(2, 500.0, worker)
+    assert worker.done == [(0, 1), (1, 2)] * 2
+    with pytest.raises(LehdError, match="does not hold one instance"):
+        Memory(200.0).in_turns(2, 500.0, worker)
+
+
 @pytest.mark.parametrize("make", MAKES)
 @pytest.mark.parametrize(("select", "nearest", "views"), [(GREEDY, None, 1), (Beam(3), None, 1), (GREEDY, 5, 8)])
 def test_rows_done_in_turn_give_the_same(make, select, nearest, views):

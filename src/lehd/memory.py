@@ -19,10 +19,11 @@ BYTES_PER_AVAILABLE = 400  # looking for the nearest, positions and orders of ea
 
 
 class Memory:
-    """How many bytes construction may take; None: as many as it likes, until there are no more."""
+    """How many bytes construction may take; None: as many as it likes, until there are no more. Once there were no
+    more, `limit` is what was enough."""
 
     def __init__(self, limit: float | None = None):
-        self.limit = limit
+        self.given = self.limit = limit
 
     def rows_at_once(self, rows: int, row_bytes: float) -> int:
         """How many of the rows fit together; at least one."""
@@ -34,7 +35,7 @@ class Memory:
         def halved(size: int) -> None:
             self.limit = size * row_bytes
 
-        if self.limit is not None and row_bytes > self.limit:
+        if self.given is not None and row_bytes > self.given:
             needed = row_bytes / SHARE / GIB
             raise LehdError(f"the memory does not hold one instance: it takes about {needed:.2f} GiB more")
         in_turns(rows, self.rows_at_once(rows, row_bytes), work, halved)

@@ -1,7 +1,7 @@
 import pytest
 
 from lehd.decoding.replay import COARSE
-from lehd.decoding.speed import RECORDING, Speed, measure_speed
+from lehd.decoding.speed import RECORDING, Speed, faster_threads, measure_speed
 from lehd.decoding.stop import Stop, max_runtime
 from lehd.problems import of
 from tests.builders import cvrp, tiny_model, tsp
@@ -53,3 +53,22 @@ def test_where_steps_are_recorded_the_recordings_count(monkeypatch):
     assert measure_speed(model, problem, tsp(1, 20), stop).per_step == pytest.approx(1.2)
     per_step = measure_speed(model, problem, tsp(1, 20), stop, record=Fast).per_step
     assert per_step == pytest.approx(1.2 * (0.01 + RECORDING * 1.0 / COARSE))
+
+
+@pytest.mark.parametrize(("slow", "chosen"), [(4, 1), (1, 4)])
+def test_one_thread_if_it_is_faster(slow, chosen, monkeypatch):
+    now, threads = [0.0], [4]
+    monkeypatch.setattr("lehd.decoding.speed.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("lehd.decoding.speed.torch.set_num_threads", lambda number: threads.__setitem__(0, number))
+    instances = tsp(1, 20)
+    model = tiny_model(of(instances))
+    score = model.score
+
+    def timed(*given):
+        now[0] += 2.0 if threads[0] == slow else 1.0
+        return score(*given)
+
+    monkeypatch.setattr(model, "score", timed)
+    assert faster_threads(model, of(instances), instances, 4) == chosen
+    assert faster_threads(model, of(instances), instances, 1) == 1
+    assert faster_threads(model, of(instances), tsp(1, 3), 4) == 1

@@ -18,6 +18,7 @@ from lehd.types import Instances
 # Rows, and nodes in view of each, in a small and in a large step: large enough to keep the device busy.
 PROBES = {"cpu": ((1, 8), (1, 160)), "cuda": ((1, 8), (64, 1024))}
 SEARCH = 0.002  # finding the nearest costs as much per available node, compared with a node in view
+THREADS_PROBE = (8, 160)  # the same, for a CPU's threads: what a step of many parts at once looks like
 RECORDING = 3  # steps launched one by one take as long as the first two of a recording: one is launched, one recorded
 QUADRATIC = 0.003  # a node in a view of n costs 1 + QUADRATIC · n times what it costs in a small view
 
@@ -44,18 +45,9 @@ def measure_speed(
     """Time a small and a large decoding step, each a few times where that is next to nothing of the time left. Where
     construction records its steps, so is what is measured."""
     device = instances.device
-    some = instances.rows(slice(1)).take(torch.arange(min(instances.num_nodes, 8), device=device)[None])
     small, large = PROBES.get(device.type, PROBES["cpu"])
     with inference(device):
-        embeddings = model.encode(problem.features(some, model.config.box))
-        begin = problem.initial_state(some)
-
-        def step(rows: int, nodes: int) -> Callable[[], object]:
-            view = torch.arange(nodes, device=device)[None] % some.num_nodes
-            state = replace(begin, available=view).repeat(rows)
-            context = problem.context(some, state)
-            return lambda: model.score(embeddings, state, context).argmax(1)
-
+        step = _steps(model, problem, instances)
         steps = {probe: step(*probe) for probe in (small, large)}
         _seconds(steps[small], device)  # the very first call pays for initialisation
         limit = time.perf_counter() + 0.02 * max(0.0, stop.time_left())
@@ -73,6 +65,35 @@ def measure_speed(
     tokens = rows * nodes * (1 + QUADRATIC * nodes) - small[1]
     per_step = times[small] if record is None else times[small] + RECORDING * launched / COARSE
     return Speed(overhead * per_step, max(overhead * (times[large] - times[small]) / tokens, 1e-9))
+
+
+def faster_threads(model: LEHD, problem: Problem, instances: Instances, threads: int) -> int:
+    """So many threads of a CPU, or one if that is faster now: on a busy machine threads wait for each other."""
+    if threads == 1 or problem.trivial(instances):
+        return 1
+    times = {}
+    with inference(instances.device):
+        step = _steps(model, problem, instances)(*THREADS_PROBE)
+        for number in (threads, 1):
+            torch.set_num_threads(number)
+            times[number] = min(_seconds(step, instances.device) for _ in range(3))
+    return min(times, key=lambda number: times[number])
+
+
+def _steps(model: LEHD, problem: Problem, instances: Instances) -> Callable[[int, int], Callable[[], object]]:
+    """Makes steps that score so many rows with so many nodes in view, of no meaning."""
+    device = instances.device
+    some = instances.rows(slice(1)).take(torch.arange(min(instances.num_nodes, 8), device=device)[None])
+    embeddings = model.encode(problem.features(some, model.config.box))
+    begin = problem.initial_state(some)
+
+    def step(rows: int, nodes: int) -> Callable[[], object]:
+        view = torch.arange(nodes, device=device)[None] % some.num_nodes
+        state = replace(begin, available=view).repeat(rows)
+        context = problem.context(some, state)
+        return lambda: model.score(embeddings, state, context).argmax(1)
+
+    return step
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:

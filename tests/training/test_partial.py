@@ -1,5 +1,5 @@
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 
 import pytest
@@ -67,6 +67,24 @@ def test_lengths_are_spread_over_those_that_have_as_many_available_nodes():
     for available, found in lengths.items():
         places = [available + 1, *sorted(found), 101]
         assert max(after - before for before, after in pairwise(places)) <= 2 * (99 - available) / LENGTHS + 2
+
+
+def test_like_rrc_few_available_nodes_are_as_frequent_as_in_parts_of_all_lengths():
+    """A part of w nodes has states with w - 2 available nodes and fewer: that is what RRC meets, with all lengths."""
+    met = Counter(left for length in range(4, 101) for left in range(2, length - 1))
+    rng = random.Random(0)
+    shapes = [sample_shape(PROBLEMS["TSP"], 100, 1000, 6, rng, like_rrc=True) for _ in range(40_000)]
+    drawn = Counter(shape.available for shape in shapes)
+    assert set(drawn) == set(met)
+    for first in range(2, 97, 19):
+        some = range(first, first + 19)
+        share = [sum(counts[number] for number in some) / counts.total() for counts in (met, drawn)]
+        assert share[0] == pytest.approx(share[1], abs=0.01)
+    assert {shape.length for shape in shapes if shape.available == 50} == {
+        shape.length
+        for shape in (sample_shape(PROBLEMS["TSP"], 100, 1000, 6, rng) for _ in range(20_000))
+        if shape.available == 50
+    }
 
 
 @pytest.mark.parametrize("make", [tsp, cvrp])

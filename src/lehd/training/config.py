@@ -34,6 +34,8 @@ class TrainConfig:
     tokens: int = 131_072  # through the decoder, per step, with states = "random"
     hardest: float = 1.0  # share of a step's decisions, those of the greatest losses, that gradients are taken from,
     # with states = "random"; below 1 for models that are trained already: supervised.py
+    like_rrc: float = 0.0  # share of the steps that have few available nodes as often as RRC's partial solutions do, …
+    # … with states = "random"; the others have each number of them equally often, as in construction
     views: tuple[int, ...] = ()  # sizes of neighbourhoods: some decisions are shown as large problems are, with so many
     view_share: float = 0.2  # … of the nearest nodes in view; how many of the steps, with states = "random"
     batch: int = 1024  # partial solutions that are stepped through together, with states = "steps"; or instances of a
@@ -94,6 +96,8 @@ class TrainConfig:
             raise LehdError('`hardest` needs labels, states = "random" and a model without normalization')
         if self.views and (self.states != RANDOM or self.method != SUPERVISED):
             raise LehdError('`views` need labels and states = "random"')
+        if not 0 <= self.like_rrc <= 1:
+            raise LehdError(f"like_rrc = {self.like_rrc}: expected a share from 0 to 1")
         if any(view < 2 for view in self.views) or not 0 <= self.view_share <= 1:
             raise LehdError("`views` have at least 2 nodes, and `view_share` is from 0 to 1")
         if not 0 <= self.average < 1:

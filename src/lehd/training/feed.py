@@ -122,7 +122,8 @@ class RandomStates:
         self.batches += 1
         number = self.rng.choices(range(len(self.mixtures)), [each.share for each in self.mixtures])[0]
         mixture, layers = self.mixtures[number], self.config.model.decoder_layers
-        shape = sample_shape(self.problem, mixture.nodes, self.config.tokens, layers, self.rng)
+        like_rrc = self.config.like_rrc > 0 and self.rng.random() < self.config.like_rrc
+        shape = sample_shape(self.problem, mixture.nodes, self.config.tokens, layers, self.rng, like_rrc)
         if self.config.views and self.rng.random() < self.config.view_share:
             shape = sample_view(self.problem, mixture.nodes, self.config.tokens, self.config.views, self.rng) or shape
         draw = partial(mixture.batch, self.problem, shape, self.generator)

@@ -65,17 +65,21 @@ class Shape(NamedTuple):
         return self.length if self.view is None else self.view + 2
 
 
-def sample_shape(problem: Problem, nodes: int, tokens: int, layers: int, rng: random.Random) -> Shape:
+def sample_shape(
+    problem: Problem, nodes: int, tokens: int, layers: int, rng: random.Random, like_rrc: bool = False
+) -> Shape:
     """As many decisions, all with equally many available nodes, as cost what `tokens` tokens through the model do.
 
-    The number of available nodes is uniform. For each there are a few lengths of partial solutions, spread evenly over
+    The number of available nodes is uniform, as it is over the steps of a construction; or as in RRC, whose partial
+    solutions have all lengths: most of them have few nodes left. For each there are a few lengths of partial solutions, spread evenly over
     those that have as many. Larger problems do not have many more shapes: but for the last decisions, neither numbers
     nor lengths are as dense.
     """
     fewest = 3 - problem.actions_per_node  # with a single action, one available node leaves nothing to decide
     apart = -(-nodes // SIZES)
     most = nodes - problem.fixed_in_suffix
-    available = rng.choice([*range(fewest, min(fewest + apart - 1, most)), *range(most, fewest + apart - 2, -apart)])
+    numbers = [*range(fewest, min(fewest + apart - 1, most)), *range(most, fewest + apart - 2, -apart)]
+    available = rng.choices(numbers, [most + 1 - number for number in numbers])[0] if like_rrc else rng.choice(numbers)
     shortest = available + problem.fixed_in_suffix
     lengths = LENGTHS if apart == 1 else LENGTHS // 2
     choice = rng.randrange(lengths)

@@ -71,9 +71,9 @@ def sample_shape(
     """As many decisions, all with equally many available nodes, as cost what `tokens` tokens through the model do.
 
     The number of available nodes is uniform, as it is over the steps of a construction; or as in RRC, whose partial
-    solutions have all lengths: most of them have few nodes left. For each there are a few lengths of partial solutions, spread evenly over
-    those that have as many. Larger problems do not have many more shapes: but for the last decisions, neither numbers
-    nor lengths are as dense.
+    solutions have all lengths: most of them have few nodes left. For each there are a few lengths of partial solutions,
+    spread evenly over those that have as many. Larger problems do not have many more shapes: but for the last
+    decisions, neither numbers nor lengths are as dense.
     """
     fewest = 3 - problem.actions_per_node  # with a single action, one available node leaves nothing to decide
     apart = -(-nodes // SIZES)

@@ -1,11 +1,12 @@
-"""The search behind `solve`: construct, then reconstruct until the stop. There is a feasible solution from the first
-moment on, and time limits decide how much of the instance the model looks at."""
+"""The search behind `solve`: construct, then reconstruct until the stop. Under a time limit there is a feasible
+solution before a construction that takes long, and time decides how much of the instance the model looks at."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,10 +16,10 @@ from torch import Tensor
 from lehd import symmetry
 from lehd.decoding import picture
 from lehd.decoding.construct import best_rows, construct
-from lehd.decoding.replay import Record
+from lehd.decoding.replay import Record, may_record
 from lehd.decoding.rrc import SHORTEST, constructor, random_reconstruct, strictly_shorter
 from lehd.decoding.select import GREEDY, Beam, Sample, Select
-from lehd.decoding.speed import Speed, measure_speed
+from lehd.decoding.speed import Speed, faster_threads, measure_speed
 from lehd.decoding.stop import OutOfTime, Stop
 from lehd.memory import Memory
 from lehd.model.lehd import LEHD
@@ -128,10 +129,15 @@ class Search:
         """Search until the stop; if the user has interrupted already, only take the start or a cheap one."""
         self.interrupted = interrupted
         try:
+            if start is not None:
+                self._begin(start.to(self.instances.device))
             speed = None
             if self.stop.deadline is not None and not self.problem.trivial(self.instances):
+                if self.instances.device.type == "cpu" and not interrupted:
+                    torch.set_num_threads(faster_threads(self.model, self.problem, self.instances, self.stop))
                 speed = measure_speed(self.model, self.problem, self.instances, self.stop, self._record())
-            self._first_solution(start, speed)
+            if start is None:
+                self._first_solution(speed)
             if self.problem.trivial(self.instances):
                 self._keep(self.problem.settle(self.instances, self._incumbent))
             if not interrupted:
@@ -154,16 +160,21 @@ class Search:
         except KeyboardInterrupt:
             self.interrupted = True
         self.interrupted |= self.stop.called_off()
-        if self.solution is None or self.stopgap:
+        if self.solution is None:
             self._begin(self._cheap_start(), cheap=True)
+        elif self.stopgap:
+            with suppress(KeyboardInterrupt):  # whoever does not want to wait for insertion has the stopgap
+                self._begin(self._cheap_start(), cheap=True)
+            self.cheap = torch.ones_like(self.cheap)
         self.seconds = time.perf_counter() - self.begun
 
     def _record(self) -> Record | None:
         """How steps are recorded, where all of them are: on a GPU, in greedy construction without a memory limit."""
         one_by_one = self.options.beam or self.options.sample or self.options.views == "average"
-        limited = self.memory is not None and self.memory.limit is not None
         device = self.instances.device
-        return None if device.type != "cuda" or one_by_one or limited else Recorder(device).record
+        if device.type != "cuda" or one_by_one or not may_record(self.model, self.memory):
+            return None
+        return Recorder(device).record
 
     def _select(self) -> Select:
         if self.options.sample is not None:
@@ -171,11 +182,8 @@ class Search:
             return Sample(self.options.sample, generator)
         return GREEDY if self.options.beam is None else Beam(self.options.beam)
 
-    def _first_solution(self, start: Solution | None, speed: Speed | None) -> None:
-        """The given start, or what the model constructs; the cheap start if there is no time for that."""
-        if start is not None:
-            self._begin(start.to(self.instances.device))
-            return
+    def _first_solution(self, speed: Speed | None) -> None:
+        """What the model constructs; the cheap start if there is no time for that."""
         select, nearest = self._select(), self.options.nearest
         steps = self.instances.num_nodes - self.problem.first_node
         if speed is not None:
@@ -313,9 +321,9 @@ class Search:
         if self.report is None:
             return
         cost = None if self.solution is None else float(self.cost.double().mean())
-        gain = (
-            None if cost is None or self.first_cost is None else 1 - cost / self.first_cost if self.first_cost else 0.0
-        )
+        gain = None
+        if cost is not None and self.first_cost is not None:
+            gain = 1 - cost / self.first_cost if self.first_cost else 0.0
         self.report(Progress(phase, done, total, cost, gain, time.perf_counter() - self.begun, self.solution))
 
     def results(self, seed: int, model: str) -> list[Result]:

@@ -17,7 +17,6 @@ import torch
 
 from lehd import problems
 from lehd.decoding.rrc import SHORTEST
-from lehd.decoding.speed import faster_threads
 from lehd.decoding.stop import Stop
 from lehd.device import find_device
 from lehd.errors import LehdError
@@ -126,8 +125,6 @@ def solve(
             rule = Stop(0, begun)
         search = Search(problem, instances.rows(part), network, where, rule, options, rng, begun, progress, room)
         with _threads(where, len(search.given) * tokens), in_half(half):
-            if time_limit is not None and where.type == "cpu":  # iterations must not depend on how busy it is
-                torch.set_num_threads(faster_threads(network, problem, search.instances, torch.get_num_threads()))
             search.run(None if given is None else given.rows(part), stopped)
         results += search.results(whole_seed, name)
     return results if batch else results[0]

@@ -103,7 +103,7 @@ def lines_of(figure):
 
 def test_pictures_show_the_records():
     elsewhere = uniform(200, "1 s", 9.0, bench="peers")  # of the same set, but not a point of the run
-    curve = lines_of(gap_over_time(MEASURED + elsewhere))["tsp200, cpu, 1 thread"]
+    curve = lines_of(gap_over_time(MEASURED + elsewhere))["tsp200, cpu, 1 thread, abc"]
     assert curve.get_ydata() == pytest.approx([2.0, 0.05])
     assert list(curve.get_xdata()) == [2.0, 2.0]
     dots = gap_over_size([record("a", bench="cvrplib", nodes=30), record("b", bench="cvrplib", nodes=50)])
@@ -130,10 +130,12 @@ def test_lines_join_points_of_the_same_instances():
         "lehd": pytest.approx([3]),
     }
     more = record("2", cost=20.0, budget="greedy", nodes=200, set="tsp200", weights="abc")
-    searched = [record("0", cost=12.0, budget=each, nodes=200, set="tsp200") for each in ("60 of 300 s", "300 s")]
+    searched = [
+        record("0", cost=12.0, budget=each, nodes=200, set="tsp200", weights="abc") for each in ("60 of 300 s", "300 s")
+    ]
     curves = lines_of(gap_over_time([*MEASURED, more, *searched]))
-    assert curves["tsp200, cpu, 1 thread"].get_ydata() == pytest.approx([2.0, 0.05])
-    assert curves["tsp200, cpu, 1 thread, search"].get_ydata() == pytest.approx([20, 20])
+    assert curves["tsp200, cpu, 1 thread, abc"].get_ydata() == pytest.approx([2.0, 0.05])
+    assert curves["tsp200, cpu, 1 thread, search, abc"].get_ydata() == pytest.approx([20, 20])
 
 
 def test_tours_beside_the_reference(tmp_path):

@@ -104,8 +104,9 @@ def test_time_limits_are_points_of_one_search_of_all_instances(small, tmp_path, 
     assert [each.iterations for each in half + whole] == [1] * 4 + [2] * 4
     assert run_uniform([small], Options(device="cpu"), store, Watch(), time_limits=(5, 10, 0.1)) == records
     assert len(calls) == 1  # all is there
-    run_uniform([small], Options(device="cpu"), store, Watch(), time_limits=(7, 10))
-    assert len(calls) == 2  # not what there was after 7 seconds
+    for limits, limit in (((7, 10), None), ((5, 10, 0.1), 2)):  # nothing of another run is mixed in
+        with pytest.raises(LehdError, match="another file"):
+            run_uniform([small], Options(device="cpu", limit=limit), store, Watch(), time_limits=limits)
 
 
 def test_searches_that_were_stopped_or_do_not_run_together_are_no_measurements(small, tmp_path, monkeypatch):

@@ -60,6 +60,7 @@ def test_one_thread_if_it_is_faster(slow, chosen, monkeypatch):
     now, threads = [0.0], [4]
     monkeypatch.setattr("lehd.decoding.speed.time.perf_counter", lambda: now[0])
     monkeypatch.setattr("lehd.decoding.speed.torch.set_num_threads", lambda number: threads.__setitem__(0, number))
+    monkeypatch.setattr("lehd.decoding.speed.torch.get_num_threads", lambda: threads[0])
     instances = tsp(1, 20)
     model = tiny_model(of(instances))
     score = model.score
@@ -69,6 +70,9 @@ def test_one_thread_if_it_is_faster(slow, chosen, monkeypatch):
         return score(*given)
 
     monkeypatch.setattr(model, "score", timed)
-    assert faster_threads(model, of(instances), instances, 4) == chosen
-    assert faster_threads(model, of(instances), instances, 1) == 1
-    assert faster_threads(model, of(instances), tsp(1, 3), 4) == 1
+    assert faster_threads(model, of(instances), instances, Stop(deadline=1000.0)) == chosen
+    spent, threads[0] = now[0], 4
+    assert faster_threads(model, of(instances), instances, Stop(deadline=spent + 1)) == 1
+    threads[0] = 1
+    assert faster_threads(model, of(instances), instances, Stop(deadline=1000.0)) == 1
+    assert now[0] == spent  # there was nothing to try, or no time

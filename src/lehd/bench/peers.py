@@ -28,13 +28,14 @@ from lehd.bench.items import Item, find_items
 from lehd.bench.machine import cpu_time, device_words
 from lehd.bench.peers_table import BENCH, TOGETHER, peers_table
 from lehd.bench.rivals import RIVALS, Routes, Work
+from lehd.bench.sets import refuse_stopped
 from lehd.bench.store import LEHD, Record, Store, in_seconds
 from lehd.bench.summary import summarise
 from lehd.bench.watch import PrintLines, Watch
 from lehd.device import find_device
 from lehd.distance import EUCLIDEAN
 from lehd.errors import LehdError
-from lehd.labels.solvers import Task, check_routes
+from lehd.labels.solvers import Task, check_routes, find_program
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.solver import solve
 from lehd.types import Instances, Result
@@ -175,6 +176,7 @@ class Race:
         before = cpu_time()
         results: Any = solve(whole, time_limit=limit, **settings)
         results = [results] if isinstance(results, Result) else results
+        refuse_stopped(results)
         seconds, cpu = max(result.seconds for result in results), cpu_time() - before
         share, cpu_share = seconds / len(todo), cpu / len(todo)
         for result, (_, record) in zip(results, todo, strict=True):
@@ -239,6 +241,7 @@ class Lehd:
         self.warm(instance)
         before = cpu_time()
         result: Any = solve(instance, time_limit=self.seconds, **self.settings)
+        refuse_stopped([result])
         spent = {"seconds": result.seconds, "cpu_seconds": cpu_time() - before}
         return {"cost": result.cost, "iterations": result.iterations, **spent}
 
@@ -306,7 +309,7 @@ def main() -> None:
     options = Options(
         seconds=tuple(given.seconds),
         solvers=tuple(given.solvers),
-        binaries={name: path.resolve() for name, path in binaries.items() if path},
+        binaries={name: find_program(name, path) for name, path in binaries.items() if path},
         weights={problem: path for problem, path in weights.items() if path},
         device=given.device,
         seed=given.seed,

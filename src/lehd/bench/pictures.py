@@ -15,7 +15,7 @@ from lehd import problems
 from lehd.bench.library import CASES, SHOWN, Case
 from lehd.bench.peers_table import BENCH as PEERS
 from lehd.bench.peers_table import TOGETHER
-from lehd.bench.store import LEHD, TURNED, Key, Record
+from lehd.bench.store import LEHD, TURNED, Key, Record, order
 from lehd.bench.summary import Summary, summarise
 from lehd.io import read
 from lehd.io.solution import read_solution
@@ -58,7 +58,7 @@ def gap_over_time(records: list[Record]) -> Figure | None:
 
     def run(each: Record | Summary) -> tuple[str, ...]:
         kind = ", search" if each.budget.endswith(" s") else f",{TURNED}" if each.budget.endswith(TURNED) else ""
-        return each.problem, each.set, each.device + kind
+        return each.problem, each.set, f"{each.device}{kind}, {each.weights}"
 
     curves = _by(summarise(_shared((record for record in records if record.bench == "uniform"), run)), run)
     curves = {key: points for key, points in curves.items() if len(points) > 1}
@@ -130,17 +130,15 @@ def gap_over_size(records: list[Record]) -> Figure | None:
 
 
 def tours(name: str, data: Path, solutions: Path) -> Figure | None:
-    """Reference, greedy and the longest RRC side by side; None where there is nothing of this instance."""
+    """Reference, greedy, the longest RRC and the longest search side by side; None where nothing of this is there."""
     case = next((case for library in CASES for case in _cases(library, data) if case.path.stem == name), None)
-    found = sorted(solutions.glob(f"{name}.*"), key=lambda path: path.stem.split(" ")[-1].zfill(9))
+    found = {path.stem.removeprefix(f"{name}."): path for path in solutions.glob(f"{name}.*")}
     if case is None or not found:
         return None
-    greedy = [path for path in found if path.stem.endswith(".greedy")]
-    others = [path for path in found if path not in greedy]
-    files = {
-        "reference": _reference(case),
-        **{path.stem.removeprefix(f"{name}."): path for path in greedy + others[-1:]},
-    }
+    longest: dict[str, str] = {}  # by the kind of budget: greedy, RRC, or seconds
+    for budget in sorted(found, key=order):
+        longest["s" if budget.endswith(" s") else budget.partition(" ")[0]] = budget
+    files = {"reference": _reference(case), **{budget: found[budget] for budget in longest.values()}}
     figure, all_axes = _figure(len(files), f"{name}, {case.nodes} nodes")
     for axes, (title, path) in zip(all_axes, files.items(), strict=True):
         instance = read(case.path)

@@ -69,6 +69,12 @@ class Options:
     stop: Stop = field(default_factory=Stop)  # when to leave the rest for another time
 
 
+def refuse_stopped(results: Sequence[Result]) -> None:
+    """A search that the user stopped ends well, but less than what was asked for is no measurement."""
+    if any(result.interrupted for result in results):
+        raise KeyboardInterrupt
+
+
 class SetRun:
     """One set, batch by batch."""
 
@@ -130,13 +136,18 @@ class SetRun:
         if len(budgets) > 1 and size > together:
             raise LehdError(f"{self.set.name}: several time limits need all instances at once, here at most {together}")
         wanted = [self.record(row, budget).key for row in range(size) for budget in budgets.values()]
-        if not all(key in self.store.found for key in wanted) and not self.options.stop.out_of_time():
+        found = [self.store.found[key] for key in wanted if key in self.store.found]
+        if found and (len(found) < len(wanted) or any(record.batch != size for record in found)):
+            raise LehdError(
+                f"{self.store.path}: has a search of {self.set.name} with other instances or limits: take another file"
+            )
+        if not found and not self.options.stop.out_of_time():
             what = self.set.names[0] if size == 1 else f"{self.set.name}: {size} instances"
 
             def tick(progress: Progress) -> None:
                 self.watch.working(f"{what}, {progress.seconds:.0f} of {longest:g} seconds")
 
-            found = solve(
+            solved = solve(
                 self.set.instances,
                 time_limit=longest,
                 model=self.model,
@@ -144,9 +155,8 @@ class SetRun:
                 device=self.device,
                 progress=tick,
             )
-            results = found if isinstance(found, list) else [found]
-            if any(result.interrupted for result in results):
-                raise KeyboardInterrupt  # less than what was asked for is no measurement
+            results = solved if isinstance(solved, list) else [solved]
+            refuse_stopped(results)
             self._note_search(results, budgets)
         return self._stored(budgets.values())
 
@@ -226,6 +236,8 @@ class SetRun:
             for row, cost, other in zip(rows, costs, paper, strict=True)
         ]
         for place, (row, cost) in enumerate(zip(rows, costs, strict=True)):
+            if not self._shown(row):
+                continue
             instance = self.set.instances.rows(slice(row, row + 1))
             solution = point.solution.rows(slice(place, place + 1)).to("cpu")
             facts = (point.seconds, point.iteration, self.options.seed, self.weights)
@@ -242,10 +254,12 @@ class SetRun:
         costs: list[float] = self.problem.cost(plain, solution).tolist()
         return costs
 
+    def _shown(self, row: int) -> bool:
+        return self.options.solutions is not None and self.set.names[row] in self.options.show
+
     def _save_solution(self, row: int, result: Result, budget: str) -> None:
-        name = self.set.names[row]
-        if self.options.solutions is not None and name in self.options.show:
-            ending = "tour" if self.set.problem == "TSP" else "sol"
+        if self.options.solutions is not None and self._shown(row):
+            name, ending = self.set.names[row], "tour" if self.set.problem == "TSP" else "sol"
             named = replace(result, instance=replace(result.instance, names=(name,)))
             write_result(named, self.options.solutions / f"{name}.{budget}.{ending}")
 

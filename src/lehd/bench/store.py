@@ -33,6 +33,14 @@ def in_seconds(seconds: float, limit: float | None = None) -> str:
     return f"{seconds:g} s" if limit in (None, seconds) else f"{seconds:g} of {limit:g} s"
 
 
+def order(budget: str) -> int:
+    """How large a budget is, to sort by: greedy, then iterations, plain and turned, then seconds."""
+    kind, _, number = budget.partition(" ")
+    if kind == "RRC":
+        return int(number.removesuffix(TURNED)) + (10**8 if number.endswith(TURNED) else 0)
+    return 0 if budget == GREEDY else 10**9 + round(float(kind))
+
+
 @dataclass(frozen=True)
 class Record:
     """One instance, solved once."""
@@ -76,11 +84,7 @@ class Record:
 
     @property
     def order(self) -> int:
-        """How large the budget is, to sort by: greedy, then iterations, plain and turned, then seconds."""
-        kind, _, number = self.budget.partition(" ")
-        if kind == "RRC":
-            return int(number.removesuffix(TURNED)) + (10**8 if number.endswith(TURNED) else 0)
-        return 0 if self.budget == GREEDY else 10**9 + round(float(kind))
+        return order(self.budget)
 
     def line(self) -> str:
         shown = {name: value for name, value in asdict(self).items() if value not in (None, "")}

@@ -259,13 +259,14 @@ def peers(
         from lehd.bench.rivals import RIVALS
         from lehd.bench.store import LEHD, Store
         from lehd.cli.live import LiveTable
+        from lehd.labels.solvers import find_program
 
         given = {"LKH": lkh, "Concorde": concorde}
         trained = {"TSP": tsp_weights, "CVRP": cvrp_weights}
         options = PeerOptions(
             seconds=tuple(numbers(seconds, "--seconds")),
             solvers=tuple(words(solvers)) or (LEHD, *RIVALS),
-            binaries={name: path.resolve() for name, path in given.items() if path is not None},
+            binaries={name: find_program(name, path) for name, path in given.items() if path is not None},
             weights={problem: path for problem, path in trained.items() if path is not None},
             device=device,
             seed=seed,

@@ -46,11 +46,17 @@ class Recording(Protocol):
 Record = Callable[[Callable[[], object]], Recording]
 
 
+def may_record(model: LEHD, memory: Memory | None) -> bool:
+    """Recordings keep memory of their own, and have room for nodes that are not there: some models would count them."""
+    limited = memory is not None and memory.limit is not None
+    return not limited and model.config.norm != "instance"
+
+
 class Replays:
     """`construct`, greedy, for one model and problem. The second time a step comes, it is recorded.
 
     If instances of up to so many `nodes` are to come, equally many of them each time, there is room for them at once.
-    What has to be done within a limit of `memory` is not recorded: recordings keep memory of their own.
+    What has to be done within a limit of `memory` is not recorded.
     """
 
     def __init__(
@@ -62,7 +68,7 @@ class Replays:
         memory: Memory | None = None,
     ):
         self.model, self.problem, self.nodes, self.memory = model, problem, nodes, memory or Memory()
-        self.limited = self.memory.limit is not None
+        self.may_record = may_record(model, self.memory)
         self.record = record or Recorder(model.head.weight.device).record
         self.desks: dict[Hashable, _Desk] = {}
         self.half_copies: dict[int, list[Tensor]] = {}
@@ -113,8 +119,7 @@ class Replays:
         return desk.rollout(steps)
 
     def _recordable(self, rows: int, view: int) -> bool:
-        counts_nodes = self.model.config.norm == "instance"  # those that are not there too
-        return rows * view <= LARGE and not self.limited and not counts_nodes
+        return rows * view <= LARGE and self.may_record
 
     def _desk(self, instances: Instances, state: State, embeddings: Tensor | None, nearest: int | None) -> _Desk:
         kind = (

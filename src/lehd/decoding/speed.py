@@ -16,9 +16,10 @@ from lehd.problems.base import Problem
 from lehd.types import Instances
 
 # Rows, and nodes in view of each, in a small and in a large step: large enough to keep the device busy.
-PROBES = {"cpu": ((1, 8), (1, 160)), "cuda": ((1, 8), (64, 1024))}
+PROBES = {"cpu": ((1, 8), (1, 160)), "cuda": ((1, 8), (1, 1024)), "recorded": ((1, 8), (64, 1024))}
 SEARCH = 0.002  # finding the nearest costs as much per available node, compared with a node in view
 THREADS_PROBE = (8, 160)  # the same, for a CPU's threads: what a step of many parts at once looks like
+WORTH_TRYING = 2.0  # seconds left: trying takes a tenth of a second, on a busy machine a few of them
 RECORDING = 3  # steps launched one by one take as long as the first two of a recording: one is launched, one recorded
 QUADRATIC = 0.003  # a node in a view of n costs 1 + QUADRATIC · n times what it costs in a small view
 
@@ -45,7 +46,7 @@ def measure_speed(
     """Time a small and a large decoding step, each a few times where that is next to nothing of the time left. Where
     construction records its steps, so is what is measured."""
     device = instances.device
-    small, large = PROBES.get(device.type, PROBES["cpu"])
+    small, large = PROBES["recorded" if record else device.type if device.type in PROBES else "cpu"]
     with inference(device):
         step = _steps(model, problem, instances)
         steps = {probe: step(*probe) for probe in (small, large)}
@@ -67,17 +68,19 @@ def measure_speed(
     return Speed(overhead * per_step, max(overhead * (times[large] - times[small]) / tokens, 1e-9))
 
 
-def faster_threads(model: LEHD, problem: Problem, instances: Instances, threads: int) -> int:
-    """So many threads of a CPU, or one if that is faster now: on a busy machine threads wait for each other."""
-    if threads == 1 or problem.trivial(instances):
+def faster_threads(model: LEHD, problem: Problem, instances: Instances, stop: Stop) -> int:
+    """All threads of a CPU, or one if that is faster now: on a busy machine threads wait for each other. One too where
+    there is hardly time to try."""
+    threads = torch.get_num_threads()
+    if threads == 1 or stop.time_left() < WORTH_TRYING:
         return 1
-    times = {}
     with inference(instances.device):
         step = _steps(model, problem, instances)(*THREADS_PROBE)
-        for number in (threads, 1):
-            torch.set_num_threads(number)
-            times[number] = min(_seconds(step, instances.device) for _ in range(3))
-    return min(times, key=lambda number: times[number])
+        _seconds(step, instances.device)  # the first call pays for initialisation
+        together = _seconds(step, instances.device)
+        torch.set_num_threads(1)
+        alone = _seconds(step, instances.device)
+    return threads if together < alone else 1
 
 
 def _steps(model: LEHD, problem: Problem, instances: Instances) -> Callable[[int, int], Callable[[], object]]:

@@ -117,10 +117,7 @@ def make_solver(
     if iterations is not None and (name != "hgs" or seconds is not None or iterations < 1):
         raise LehdError("--iterations N is for hgs, in place of --seconds, and at least 1")
     if kind.package is None:
-        found = None if binary is None else _program(os.path.expanduser(binary))
-        if found is None:
-            raise LehdError(f"{name} needs a program of yours that can be run: {kind.hint} (given: {binary})")
-        binary = Path(found).resolve()  # it is started in other folders
+        binary = find_program(name, binary)
     elif binary is not None:
         raise LehdError(f"--binary is for lkh and concorde; {name} is a Python package")
     elif find_spec(kind.package) is None:
@@ -128,9 +125,13 @@ def make_solver(
     return Solver(name, kind.seconds if seconds is None else seconds, binary, iterations)
 
 
-def _program(name: str) -> str | None:
-    """A program in this folder or on the search path: of ./LKH, a Path keeps no more than LKH."""
-    return shutil.which(os.path.abspath(name)) or shutil.which(name)
+def find_program(name: str, given: Path | None) -> Path:
+    """The user's program, in this folder or on the search path: of ./LKH, a Path keeps no more than LKH."""
+    place = None if given is None else os.path.expanduser(given)
+    found = None if place is None else shutil.which(os.path.abspath(place)) or shutil.which(place)
+    if found is None:
+        raise LehdError(f"{name} needs a program of yours that can be run (given: {given})")
+    return Path(found).resolve()  # it is started in other folders
 
 
 def limit_of(solver: Solver) -> dict[str, float]:

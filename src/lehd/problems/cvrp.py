@@ -53,6 +53,7 @@ class CVRP(Problem):
         apart = (there - here).norm(dim=2)
         out, reach = there.norm(dim=2), here.norm(dim=2)
         turn = 1 - (there * here).sum(2) / (out * reach).clamp(min=1e-12)
+        turn = torch.where(reach > 0, turn, out)  # at the depot no direction is more similar than another
         along = ((there * here).sum(2) / reach.square().clamp(min=1e-12)).clamp(0, 1)
         off_the_way = (there - along[..., None] * here).norm(dim=2)
         orders = zip((apart, turn, off_the_way, out), NEAREST_SHARES, strict=True)

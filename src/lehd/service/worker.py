@@ -137,9 +137,9 @@ class Run:
             for task in self.tasks:
                 note = {"phase": progress.phase, "done": progress.done, "total": progress.total}
                 send(self.connection, "progress", task.id, note | {"seconds": task.seconds + progress.seconds})
-        if progress.solution is None:
-            return
-        self.solution, self.iteration = progress.solution, 0 if constructing else progress.done
+        if constructing or progress.solution is None:
+            return  # a stopgap is nothing to go on from
+        self.solution, self.iteration = progress.solution, progress.done
         if progress.cost != self.mean:
             self.mean = progress.cost
             self._note_improvements(progress)

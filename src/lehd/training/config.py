@@ -94,8 +94,8 @@ class TrainConfig:
             raise LehdError(f"hardest = {self.hardest}: expected a share above 0, up to 1 (all decisions)")
         if self.hardest < 1 and (self.states != RANDOM or self.method != SUPERVISED or self.model.norm != "none"):
             raise LehdError('`hardest` needs labels, states = "random" and a model without normalization')
-        if self.views and (self.states != RANDOM or self.method != SUPERVISED):
-            raise LehdError('`views` need labels and states = "random"')
+        if (self.views or self.like_rrc) and (self.states != RANDOM or self.method != SUPERVISED):
+            raise LehdError('`views` and `like_rrc` need labels and states = "random"')
         if not 0 <= self.like_rrc <= 1:
             raise LehdError(f"like_rrc = {self.like_rrc}: expected a share from 0 to 1")
         if any(view < 2 for view in self.views) or not 0 <= self.view_share <= 1:

@@ -192,12 +192,24 @@ def test_throughput_solves_a_set_at_once(data, rivals_at_hand):
     assert sum(lehd) <= 0.2 * 2 + 0.2  # three instances on two cores take the others two rounds
 
 
+def test_a_search_that_was_stopped_is_no_measurement(data, monkeypatch):
+    def stopped(instance, **settings):
+        return SimpleNamespace(interrupted="time_limit" in settings, cost=40, seconds=0.0, iterations=1)
+
+    monkeypatch.setattr("lehd.bench.peers.solve", stopped)
+    store = Store()
+    options = Options(seconds=(60,), solvers=("lehd",), device="cpu")
+    with pytest.raises(KeyboardInterrupt):
+        Race(find_items(data, [], 1, ["square"]), options, store, Watch()).run()
+    assert not store.found
+
+
 def test_instances_alone_have_one_core_each(data, rivals_at_hand, monkeypatch):
     threads = []
 
     def solve(instance, **settings):
         threads.append(torch.get_num_threads())
-        return SimpleNamespace(cost=40, seconds=0.0, iterations=1)
+        return SimpleNamespace(interrupted=False, cost=40, seconds=0.0, iterations=1)
 
     monkeypatch.setattr("lehd.bench.peers.solve", solve)
     options = Options(seconds=(0.1,), solvers=("lehd", "naive"), device="cpu", cores=2)

@@ -309,7 +309,7 @@ def main() -> None:
     options = Options(
         seconds=tuple(given.seconds),
         solvers=tuple(given.solvers),
-        binaries={name: find_program(name, path) for name, path in binaries.items() if path},
+        binaries={name: find_program(name, path, f"--{name.lower()} FILE") for name, path in binaries.items() if path},
         weights={problem: path for problem, path in weights.items() if path},
         device=given.device,
         seed=given.seed,

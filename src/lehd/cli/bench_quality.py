@@ -266,7 +266,11 @@ def peers(
         options = PeerOptions(
             seconds=tuple(numbers(seconds, "--seconds")),
             solvers=tuple(words(solvers)) or (LEHD, *RIVALS),
-            binaries={name: find_program(name, path) for name, path in given.items() if path is not None},
+            binaries={
+                name: find_program(name, path, f"--{name.lower()} FILE")
+                for name, path in given.items()
+                if path is not None
+            },
             weights={problem: path for problem, path in trained.items() if path is not None},
             device=device,
             seed=seed,

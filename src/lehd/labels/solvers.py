@@ -117,7 +117,7 @@ def make_solver(
     if iterations is not None and (name != "hgs" or seconds is not None or iterations < 1):
         raise LehdError("--iterations N is for hgs, in place of --seconds, and at least 1")
     if kind.package is None:
-        binary = find_program(name, binary)
+        binary = find_program(name, binary, kind.hint)
     elif binary is not None:
         raise LehdError(f"--binary is for lkh and concorde; {name} is a Python package")
     elif find_spec(kind.package) is None:
@@ -125,12 +125,12 @@ def make_solver(
     return Solver(name, kind.seconds if seconds is None else seconds, binary, iterations)
 
 
-def find_program(name: str, given: Path | None) -> Path:
+def find_program(name: str, given: Path | None, option: str) -> Path:
     """The user's program, in this folder or on the search path: of ./LKH, a Path keeps no more than LKH."""
     place = None if given is None else os.path.expanduser(given)
     found = None if place is None else shutil.which(os.path.abspath(place)) or shutil.which(place)
     if found is None:
-        raise LehdError(f"{name} needs a program of yours that can be run (given: {given})")
+        raise LehdError(f"{name} needs a program of yours that can be run: {option} (given: {given})")
     return Path(found).resolve()  # it is started in other folders
 
 

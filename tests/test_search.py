@@ -8,10 +8,12 @@ import torch
 
 import lehd
 from lehd import search
+from lehd.decoding import picture
 from lehd.decoding.speed import Speed
 from lehd.decoding.stop import max_runtime
+from lehd.plan import NEAREST, Options
 from lehd.problems import of
-from lehd.search import NEAREST, Options, Search
+from lehd.search import Search
 from tests.builders import cvrp, tiny_model, tsp
 
 
@@ -74,8 +76,8 @@ def test_with_a_number_of_iterations_parts_are_as_in_the_paper(monkeypatch, aske
 
 
 def test_what_no_map_shows_is_reconstructed_in_parts_that_can_be_drawn(monkeypatch):
-    monkeypatch.setattr(search.picture, "faithful", lambda _: False)
-    assert plan(tsp(1, 5000), monkeypatch, construction=45)["longest"] <= search.picture.LARGEST
+    monkeypatch.setattr(picture, "faithful", lambda _: False)
+    assert plan(tsp(1, 5000), monkeypatch, construction=45)["longest"] <= picture.LARGEST
 
 
 def test_routes_have_parts_of_their_own(monkeypatch):

@@ -5,41 +5,30 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from lehd import symmetry
-from lehd.decoding import picture
 from lehd.decoding.construct import best_rows, construct
 from lehd.decoding.replay import Record, may_record
-from lehd.decoding.rrc import SHORTEST, constructor, random_reconstruct, strictly_shorter
+from lehd.decoding.rrc import constructor, random_reconstruct, strictly_shorter
 from lehd.decoding.select import GREEDY, Beam, Sample, Select
 from lehd.decoding.speed import Speed, faster_threads, measure_speed
 from lehd.decoding.stop import OutOfTime, Stop
 from lehd.memory import Memory
 from lehd.model.lehd import LEHD
+from lehd.plan import Options, affordable_views, plan_parts, view_of
 from lehd.problems.base import Problem, unit_box
 from lehd.recording import Recorder
 from lehd.types import Incumbent, Instances, Result, Rollout, Solution, State
 from lehd.words import count
 
-NEAREST = 100  # nodes in view where time is short: about as many as the models were trained on
-# Of the time left, what a first construction may take with all nodes in view, and with the nearest ones.
-CONSTRUCTION_SHARES: dict[int | None, float] = {None: 0.25, NEAREST: 0.7}
-# Nodes of a partial solution of which RRC shows all: of longer ones it tries more in the same time, on a CPU.
-WHOLE_PARTS = {"cpu": 200, "cuda": 1000}
-VIEWS = ("average", "best")  # what to do with the eight ways to look at an instance
 CHEAP = "the search started from insertion, not from a solution of the model"
-ITERATION_SHARE = 0.1  # of the time left when RRC begins: what the longest iteration may take
-ROUGH_SHARE = 0.45  # the same after a start without the model, if parts are as long as the problem says
-ROUGH_SWEEP, ROUGH_PIECE = 0.8, 0.15  # … if several iterations go over the instance once, and for each of these
 NOTICEABLE = 0.5  # seconds: while a first construction takes longer, there is a stopgap
-USUAL_LENGTH = 100  # of partial solutions, where time does not allow to reconstruct longer ones everywhere at once
 
 
 @dataclass(frozen=True)
@@ -53,45 +42,6 @@ class Progress:
     gain: float | None  # how much shorter it is than the first solution, as a fraction
     seconds: float  # since the call
     solution: Solution | None  # the incumbent
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to search. What is None is chosen: the paper's way, or what suits a time limit."""
-
-    beam: int | None = None
-    sample: int | None = None
-    longest: int | None = None
-    parallel: bool | None = None
-    nearest: int | None = None
-    views: str | None = None  # one of VIEWS
-    turn: bool | None = None
-
-    @property
-    def width(self) -> int:
-        """Rows of the first construction for each instance."""
-        return (self.beam or self.sample or 1) * (1 if self.views is None else symmetry.COUNT)
-
-
-class Plan(NamedTuple):
-    """How RRC goes about it; see `random_reconstruct`."""
-
-    longest: int | None
-    coverage: int
-    nearest: int | None
-    turn: bool
-
-
-def largest(fits: Callable[[int], bool], low: int, high: int) -> int:
-    """About the largest number in low..high that fits; low if none does."""
-    number = high
-    while number > low and not fits(number):
-        number = max(low, number * 9 // 10)
-    return number
-
-
-def _by_device(values: Mapping[str, int], device: torch.device) -> int:
-    return values.get(device.type, values["cpu"])
 
 
 class Search:
@@ -142,7 +92,8 @@ class Search:
                 self._keep(self.problem.settle(self.instances, self._incumbent))
             if not interrupted:
                 self._tell("reconstruct", 0, self.stop.iterations)
-            plan = self._plan(speed)
+            cheap = bool(self.cheap.all())
+            plan = plan_parts(self.problem, self.instances, self.options, speed, self.stop.time_left(), cheap)
             random_reconstruct(
                 self.model,
                 self.problem,
@@ -188,12 +139,7 @@ class Search:
         steps = self.instances.num_nodes - self.problem.first_node
         if speed is not None:
             rows, left = len(self.instances) * self.options.width, self.stop.time_left()
-            views = dict.fromkeys([nearest or self._view(steps, self.problem.whole_up_to), NEAREST])
-            affordable = [
-                view
-                for view in views
-                if speed.seconds(rows, steps, view) < CONSTRUCTION_SHARES[view and NEAREST] * left
-            ]
+            affordable = affordable_views(self.problem, speed, rows, steps, nearest, left)
             if not affordable:
                 self._begin(self._cheap_start(), cheap=True)
                 return
@@ -202,7 +148,7 @@ class Search:
                 self._keep(self.problem.cheap_start(self.instances, hurried=True))
                 self.stopgap = True
         elif not self.stop.iterations:  # whoever counts iterations wants the paper's way
-            nearest = nearest or self._view(steps, self.problem.whole_up_to)
+            nearest = nearest or view_of(steps, self.problem.whole_up_to)
         draws = [self.rng.randrange(self.instances.num_nodes) for _ in range(len(self.instances))]
         state = self.problem.initial_state(self.instances, torch.tensor(draws, device=self.instances.device))
         try:
@@ -243,43 +189,6 @@ class Search:
         nodes = self.instances.num_nodes
         needed = 3e-4 * min(nodes, 1000) + 4e-8 * len(self.instances) * nodes * min(nodes, 1000)  # seconds, on a CPU
         return self.problem.cheap_start(self.instances, hurried=needed > 0.3 * self.stop.time_left())
-
-    def _view(self, nodes: int, whole_up_to: int | None = None) -> int | None:
-        """How many of so many nodes the model should see; None: all."""
-        whole = _by_device(WHOLE_PARTS, self.instances.device) if whole_up_to is None else whole_up_to
-        return None if nodes <= whole else NEAREST
-
-    def _plan(self, speed: Speed | None) -> Plan:
-        """How to reconstruct: as the paper does, or so that the time left is enough for many iterations."""
-        wish, batch, size = self.options, len(self.instances), self.instances.num_nodes
-        if speed is None:
-            return Plan(wish.longest, size if wish.parallel else 0, wish.nearest, wish.turn is True)
-        budget = ITERATION_SHARE * self.stop.time_left()
-
-        def fits(length: int, rows: int) -> bool:
-            return speed.seconds(batch * rows, length, wish.nearest or self._view(length)) <= budget
-
-        parallel, turn, longest = wish.parallel is not False, wish.turn is not False, wish.longest
-        in_plane = picture.faithful(self.instances)
-        if in_plane and self.cheap.all() and self.problem.rough_parts and parallel and not (longest or wish.nearest):
-            # What a first construction would have done, in pieces all at once and with fewer nodes in view.
-            rough, view = self.problem.rough_parts
-            left, pieces = self.stop.time_left(), max(1, size // rough)
-            sweep = speed.seconds(batch * pieces, rough, view)
-            if sweep <= ROUGH_SHARE * left:
-                return Plan(rough, size, view, turn)
-            if sweep <= ROUGH_SWEEP * left:  # some of it at a time, one after the other
-                some = largest(lambda rows: speed.seconds(batch * rows, rough, view) <= ROUGH_PIECE * left, 1, pieces)
-                return Plan(rough, some * rough, view, turn)
-        if longest is None:
-            worth = min(size, _by_device(self.problem.longest_in_time, self.instances.device))
-            if not in_plane:
-                worth = min(worth, picture.LARGEST)
-            longest = largest(lambda length: fits(length, size // length if parallel else 1), SHORTEST, worth)
-            if longest < min(USUAL_LENGTH, worth):  # better fewer than shorter ones
-                longest = largest(lambda length: fits(length, 1), SHORTEST, min(USUAL_LENGTH, worth))
-        most = largest(lambda rows: fits(min(longest, size), rows), 1, max(1, size // longest))
-        return Plan(longest, most * longest if parallel else 0, wish.nearest or self._view(longest), turn)
 
     # ---- keeping the incumbent
 

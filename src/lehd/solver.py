@@ -24,8 +24,9 @@ from lehd.memory import memory_of
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.model.lehd import LEHD
 from lehd.model.precision import cpu_has_half, in_half
+from lehd.plan import VIEWS, Options
 from lehd.problems.base import Problem
-from lehd.search import VIEWS, Options, Progress, Search
+from lehd.search import Progress, Search
 from lehd.types import Instances, Result, Solution
 
 __all__ = ["Progress", "solve"]
@@ -113,7 +114,7 @@ def solve(
         half = where.type == "cuda" or (time_limit is not None and cpu_has_half())
     room = memory_of(memory, where, half)
     tokens = instances.num_nodes * options.width
-    at_once = max(1, TOKENS_AT_ONCE[where.type] // tokens)
+    at_once = instances_at_once(where.type, tokens)
     parts = [slice(first, first + at_once) for first in range(0, len(instances), at_once)]
     rng = random.Random(whole_seed)
     ending = begun + time_limit - SECONDS_PER_RESULT * len(instances) if time_limit is not None else None
@@ -128,6 +129,11 @@ def solve(
             search.run(None if given is None else given.rows(part), stopped)
         results += search.results(whole_seed, name)
     return results if batch else results[0]
+
+
+def instances_at_once(device: str, tokens: int) -> int:
+    """How many instances are worked on together, with so many nodes in all rows of each."""
+    return max(1, TOKENS_AT_ONCE[device] // tokens)
 
 
 @contextmanager

@@ -146,6 +146,7 @@ def test_tours_beside_the_reference(tmp_path):
     (tmp_path / "tsplib" / "tours" / "square.tour").write_text(tour)
     options = Options((2, 10), device="cpu", solutions=tmp_path / "kept", show=("square",))
     run_library(find_cases("tsplib", tmp_path / "tsplib"), options, Store(), Watch())
+    (tmp_path / "kept" / "square.opt.tour").write_text("somebody else's\n")
     figure = tours("square", tmp_path, tmp_path / "kept")
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == ["reference: 48", "greedy: 40 (0.00 % above 40)", "RRC 10: 40 (0.00 % above 40)"]

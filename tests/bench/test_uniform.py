@@ -15,6 +15,7 @@ from lehd.bench.watch import Watch
 from lehd.decoding import rrc
 from lehd.decoding.stop import Stop
 from lehd.errors import LehdError
+from lehd.solver import TOKENS_AT_ONCE
 from lehd.types import Incumbent
 
 
@@ -119,7 +120,7 @@ def test_searches_that_were_stopped_or_do_not_run_together_are_no_measurements(s
     with pytest.raises(KeyboardInterrupt):
         run_uniform([small], Options(device="cpu"), store, Watch(), time_limits=(10,))
     assert not store.found
-    monkeypatch.setitem(sets.TOKENS_AT_ONCE, "cpu", 45)
+    monkeypatch.setitem(TOKENS_AT_ONCE, "cpu", 45)
     with pytest.raises(LehdError, match="at most 3"):
         run_uniform([small], Options(device="cpu"), store, Watch(), time_limits=(5, 10))
 

@@ -22,7 +22,7 @@ from lehd.decoding.stop import Stop
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.model.lehd import LEHD
 from lehd.problems import PROBLEMS
-from lehd.solver import TOKENS_AT_ONCE
+from lehd.solver import instances_at_once
 from lehd.words import count
 from lehd.work.run import run_units
 from lehd.work.units import Engine, Failure, Job, Needs, Unit
@@ -67,7 +67,7 @@ class Elsewhere:
     def _batches(self, sets: Iterable[TestSet], seconds: float | None = None) -> Iterator[Unit]:
         budgets = [rrc(iteration, self.options.turn) for iteration in {0, *self.options.budgets}]
         for test_set in sets:
-            size = self.options.batch or max(1, TOKENS_AT_ONCE[self.needs.device] // test_set.instances.num_nodes)
+            size = self.options.batch or instances_at_once(self.needs.device, test_set.instances.num_nodes)
             whole = len(test_set.instances)
             for first in range(0, whole, size):
                 rows = range(first, min(first + size, whole))

@@ -15,7 +15,7 @@ from lehd import problems
 from lehd.bench.library import CASES, SHOWN, Case
 from lehd.bench.peers_table import BENCH as PEERS
 from lehd.bench.peers_table import TOGETHER
-from lehd.bench.store import LEHD, TURNED, Key, Record, order
+from lehd.bench.store import BUDGET, LEHD, TURNED, Key, Record, order
 from lehd.bench.summary import Summary, summarise
 from lehd.io import read
 from lehd.io.solution import read_solution
@@ -133,6 +133,7 @@ def tours(name: str, data: Path, solutions: Path) -> Figure | None:
     """Reference, greedy, the longest RRC and the longest search side by side; None where nothing of this is there."""
     case = next((case for library in CASES for case in _cases(library, data) if case.path.stem == name), None)
     found = {path.stem.removeprefix(f"{name}."): path for path in solutions.glob(f"{name}.*")}
+    found = {budget: path for budget, path in found.items() if BUDGET.fullmatch(budget)}  # others are not ours
     if case is None or not found:
         return None
     longest: dict[str, str] = {}  # by the kind of budget: greedy, RRC, or seconds

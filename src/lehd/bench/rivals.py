@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from lehd.labels.binaries import concorde_tour, lkh_tour
+from lehd.labels.binaries import concorde_tour, lkh_tour, tsplib_text
 from lehd.labels.fast_tsp import LARGEST
 from lehd.labels.ortools import solve_matrix
 
@@ -47,9 +47,9 @@ class Work(NamedTuple):
         scaled: NDArray[np.float64] = np.rint(self.distances * (longest / max(top, 1e-12)))
         return scaled.astype(np.int64)
 
-    def explicit(self) -> NDArray[np.int64] | None:
-        """For programs that measure positions themselves: the distances, where they would measure others."""
-        return None if self.plain else self.whole()
+    def tsplib(self) -> str:
+        """For programs that measure positions themselves; with the distances where they would measure others."""
+        return tsplib_text(self.coords, None if self.plain else self.whole())
 
 
 class Rival(NamedTuple):
@@ -141,12 +141,12 @@ def _vroom(work: Work) -> Routes:
 
 def _lkh(work: Work) -> Routes:
     assert work.binary is not None
-    return [lkh_tour(work.binary, work.coords, work.seconds, work.seed + 1, work.explicit())]
+    return [lkh_tour(work.binary, work.tsplib(), work.seconds, work.seed + 1)]
 
 
 def _concorde(work: Work) -> Routes:
     assert work.binary is not None
-    return [concorde_tour(work.binary, work.coords, work.seconds, work.seed + 1, work.explicit())]
+    return [concorde_tour(work.binary, work.tsplib(), work.seconds, work.seed + 1)]
 
 
 def _with_start(work: Work, routes: Routes) -> Routes:

@@ -25,7 +25,7 @@ from lehd.io.write import write_result
 from lehd.memory import in_turns
 from lehd.model import lehd as network
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
-from lehd.solver import TOKENS_AT_ONCE, Progress, solve
+from lehd.solver import Progress, instances_at_once, solve
 from lehd.types import Instances, Result, Solution
 
 
@@ -162,7 +162,7 @@ class SetRun:
 
     def _at_once(self) -> int:
         """Instances that are worked on together."""
-        return max(1, TOKENS_AT_ONCE[self.device.type] // self.set.instances.num_nodes)
+        return instances_at_once(self.device.type, self.set.instances.num_nodes)
 
     def _note_search(self, results: list[Result], budgets: dict[float, str]) -> None:
         records = []

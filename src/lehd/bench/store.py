@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -21,6 +22,7 @@ Key = tuple[object, ...]
 LEHD = "lehd"
 GREEDY = "greedy"
 TURNED = " turned"
+BUDGET = re.compile(rf"{GREEDY}|RRC \d+({TURNED})?|[\d.]+( of [\d.]+)? s")  # of lehd
 
 
 def rrc(iterations: int, turned: bool = False) -> str:

@@ -63,6 +63,8 @@ def run_uniform(
 ) -> list[Record]:
     """Every set in turn, by greedy construction and RRC or with time limits; all records of them, those of earlier runs
     among them."""
+    if time_limits and (options.batch is not None or options.turn):
+        raise LehdError("--batch and --turn are for --rrc; with --time-limit lehd decides")
     records: list[Record] = []
     for path in paths:
         run = SetRun(load_set(path, options.limit), options, store, watch)

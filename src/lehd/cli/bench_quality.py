@@ -81,8 +81,6 @@ def uniform(
         from lehd.cli.live import LiveTable
 
         budgets, limits = tuple(whole(rrc, "--rrc")), numbers(time_limit, "--time-limit")
-        if limits and (batch is not None or turn):
-            raise LehdError("--batch and --turn are for --rrc; with --time-limit lehd decides")
         options = Options(budgets, weights, limit, device, seed, batch, turn, stop=stop_after(stop))
         paths = find_sets(folder_of(data, "uniform"), words(sets) or None)
         store, (engine, needs) = Store(output), find_crew(cluster, processes, gpus)

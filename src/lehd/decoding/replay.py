@@ -27,9 +27,7 @@ from lehd.recording import Pace, Recorder
 from lehd.types import Instances, Rollout, State
 
 MOST = 6000  # recordings, each some fifty kernels
-LARGE = (
-    131_072  # nodes in view of all rows: a step with more keeps a GPU busy for longer than Python takes to launch it
-)
+LARGE = 131_072  # nodes in view of all rows: a step with more takes a GPU longer than it takes Python to launch it
 AHEAD = 32  # steps that may wait for the GPU
 
 # A recording has room for a multiple of so many nodes in every row. The coarser, the fewer recordings; but spare room

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +15,9 @@ SCALE = 1_000_000  # both round distances to whole numbers
 GRACE = 60.0  # seconds beyond its time after which a program is stopped
 
 
-def lkh_tour(
-    binary: Path,
-    coords: NDArray[np.floating],
-    seconds: float,
-    seed: int = 1,
-    distances: NDArray[np.integer] | None = None,
-) -> list[int]:
-    """One run of LKH within a time limit. Distances are for where they are not those between the positions."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "problem.tsp").write_text(tsplib_text(coords, distances))
+def lkh_tour(binary: Path, problem: str, seconds: float, seed: int = 1) -> list[int]:
+    """One run of LKH within a time limit, on the text of a problem."""
+    with _folder_of(problem) as folder:
         settings = {
             "PROBLEM_FILE": "problem.tsp",
             "OUTPUT_TOUR_FILE": "found.tour",
@@ -40,22 +33,23 @@ def lkh_tour(
         return [int(word) - 1 for word in words[first : words.index("-1", first)]]
 
 
-def concorde_tour(
-    binary: Path,
-    coords: NDArray[np.floating],
-    seconds: float,
-    seed: int = 1,
-    distances: NDArray[np.integer] | None = None,
-) -> list[int]:
+def concorde_tour(binary: Path, problem: str, seconds: float, seed: int = 1) -> list[int]:
     """The shortest tour; Concorde takes the time it needs, and is given up after `seconds` and a grace."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "problem.tsp").write_text(tsplib_text(coords, distances))
+    with _folder_of(problem) as folder:
         _run([str(binary), "-s", str(seed), "-x", "-o", "found.sol", "problem.tsp"], folder, seconds + GRACE)
         return [int(word) for word in (folder / "found.sol").read_text().split()[1:]]  # the first is their number
 
 
+@contextmanager
+def _folder_of(problem: str) -> Iterator[Path]:
+    """A folder for one run, with the problem in it."""
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "problem.tsp").write_text(problem)
+        yield Path(name)
+
+
 def tsplib_text(coords: NDArray[np.floating], distances: NDArray[np.integer] | None = None) -> str:
+    """A problem for these programs. Distances are given where they are not those between the positions."""
     lines = ["NAME : problem", "TYPE : TSP", f"DIMENSION : {len(coords)}"]
     if distances is None:
         points = coords.astype(np.float64) - coords.min(0)

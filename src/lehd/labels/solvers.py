@@ -80,7 +80,7 @@ class Solver:
             case _:
                 assert self.binary is not None
                 run = binaries.lkh_tour if self.name == "lkh" else binaries.concorde_tour
-                routes = [run(self.binary, coords, self.seconds)]
+                routes = [run(self.binary, binaries.tsplib_text(coords), self.seconds)]
         check_routes(task, routes)
         return routes
 

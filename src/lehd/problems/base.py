@@ -44,9 +44,8 @@ class Problem(ABC):
     actions_per_node: int  # 1: direct; 2: direct, or via the depot
     fixed_in_suffix: int  # entries of a partial solution that are not to be decided
     whole_up_to: int  # nodes up to which the model does better with all of them in view than with the nearest
-    longest_in_time: ClassVar[
-        Mapping[str, int]
-    ]  # by device: longer partial solutions gain too little for the time they take
+    # By device: longer partial solutions gain too little for the time they take.
+    longest_in_time: ClassVar[Mapping[str, int]]
     rough_parts: tuple[int, int] | None = None  # the longest, and nodes in view, after a start without the model
     first_node: int  # the lowest number among the nodes to visit: 1 where node 0 is a depot
 

@@ -161,7 +161,7 @@ class Run:
                 known = self.costs[row] is None and self.histories[row] and self.histories[row][-1]["cost"] == cost
                 self.costs[row] = cost
                 if not known:  # the first solution of a search that goes on is in the history already
-                    self.points[row].append(self._point(task, progress.seconds, self.iteration, cost))
+                    self.points[row].append(self._point(task, progress.seconds, progress.done, cost))
 
     def _point(self, task: Task, seconds: float, iteration: int, cost: float) -> dict[str, Any]:
         whole = iteration + task.iterations_before

@@ -34,10 +34,10 @@ class TrainConfig:
     tokens: int = 131_072  # through the decoder, per step, with states = "random"
     hardest: float = 1.0  # share of a step's decisions, those of the greatest losses, that gradients are taken from,
     # with states = "random"; below 1 for models that are trained already: supervised.py
-    like_rrc: float = 0.0  # share of the steps that have few available nodes as often as RRC's partial solutions do, …
-    # … with states = "random"; the others have each number of them equally often, as in construction
-    views: tuple[int, ...] = ()  # sizes of neighbourhoods: some decisions are shown as large problems are, with so many
-    view_share: float = 0.2  # … of the nearest nodes in view; how many of the steps, with states = "random"
+    # With states = "random": the share of steps that have few available nodes as often as RRC's partial solutions do;
+    like_rrc: float = 0.0  # the others have each number of them equally often, as in construction.
+    views: tuple[int, ...] = ()  # With states = "random": sizes of neighbourhoods, as large problems are shown, …
+    view_share: float = 0.2  # … and the share of steps that show one of them, where the problems are large enough
     batch: int = 1024  # partial solutions that are stepped through together, with states = "steps"; or instances of a
     # step, with method = "reinforce"
     recipe: str = "uniform_tsp"  # with method = "reinforce": what instances are drawn from, …

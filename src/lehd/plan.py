@@ -1,0 +1,115 @@
+"""How a search goes about it: what a user asked for, how much of an instance the model sees, which parts RRC takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from lehd import symmetry
+from lehd.decoding import picture
+from lehd.decoding.rrc import SHORTEST
+from lehd.decoding.speed import Speed
+from lehd.problems.base import Problem
+from lehd.types import Instances
+
+NEAREST = 100  # nodes in view where time is short: as many as most instances of training have
+# Of the time left, what a first construction may take with all nodes in view, and with the nearest ones.
+CONSTRUCTION_SHARES: dict[int | None, float] = {None: 0.25, NEAREST: 0.7}
+# Nodes of a partial solution of which RRC shows all: of longer ones it tries more in the same time, on a CPU.
+WHOLE_PARTS = {"cpu": 200, "cuda": 1000}
+VIEWS = ("average", "best")  # what to do with the eight ways to look at an instance
+ITERATION_SHARE = 0.1  # of the time left when RRC begins: what the longest iteration may take
+ROUGH_SHARE = 0.45  # the same after a start without the model, if parts are as long as the problem says
+ROUGH_SWEEP, ROUGH_PIECE = 0.8, 0.15  # … if several iterations go over the instance once, and for each of these
+USUAL_LENGTH = 100  # of partial solutions, where time does not allow to reconstruct longer ones everywhere at once
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to search. What is None is chosen: the paper's way, or what suits a time limit."""
+
+    beam: int | None = None
+    sample: int | None = None
+    longest: int | None = None
+    parallel: bool | None = None
+    nearest: int | None = None
+    views: str | None = None  # one of VIEWS
+    turn: bool | None = None
+
+    @property
+    def width(self) -> int:
+        """Rows of the first construction for each instance."""
+        return (self.beam or self.sample or 1) * (1 if self.views is None else symmetry.COUNT)
+
+
+class Plan(NamedTuple):
+    """How RRC goes about it; see `random_reconstruct`."""
+
+    longest: int | None
+    coverage: int
+    nearest: int | None
+    turn: bool
+
+
+def view_of(nodes: int, whole_up_to: int) -> int | None:
+    """How many of so many nodes the model should see; None: all."""
+    return None if nodes <= whole_up_to else NEAREST
+
+
+def affordable_views(
+    problem: Problem, speed: Speed, rows: int, steps: int, nearest: int | None, left: float
+) -> list[int | None]:
+    """How many nodes a first construction can have in view with so many seconds left, the better choice first."""
+    views = dict.fromkeys([nearest or view_of(steps, problem.whole_up_to), NEAREST])
+    return [view for view in views if speed.seconds(rows, steps, view) < CONSTRUCTION_SHARES[view and NEAREST] * left]
+
+
+def plan_parts(
+    problem: Problem, instances: Instances, wish: Options, speed: Speed | None, left: float, cheap: bool
+) -> Plan:
+    """How to reconstruct: as the paper does, or so that the seconds left are enough for many iterations. It is `cheap`
+    where no search began with a solution of the model."""
+    batch, size, device = len(instances), instances.num_nodes, instances.device
+    if speed is None:
+        return Plan(wish.longest, size if wish.parallel else 0, wish.nearest, wish.turn is True)
+    budget, whole = ITERATION_SHARE * left, _by_device(WHOLE_PARTS, device)
+
+    def fits(length: int, rows: int) -> bool:
+        return speed.seconds(batch * rows, length, wish.nearest or view_of(length, whole)) <= budget
+
+    parallel, turn, longest = wish.parallel is not False, wish.turn is not False, wish.longest
+    in_plane = picture.faithful(instances)
+    if in_plane and cheap and problem.rough_parts and parallel and not (longest or wish.nearest):
+        # What a first construction would have done, in pieces all at once and with fewer nodes in view.
+        rough, view = problem.rough_parts
+        pieces = max(1, size // rough)
+        sweep = speed.seconds(batch * pieces, rough, view)
+        if sweep <= ROUGH_SHARE * left:
+            return Plan(rough, size, view, turn)
+        if sweep <= ROUGH_SWEEP * left:  # some of it at a time, one after the other
+            some = largest(lambda rows: speed.seconds(batch * rows, rough, view) <= ROUGH_PIECE * left, 1, pieces)
+            return Plan(rough, some * rough, view, turn)
+    if longest is None:
+        worth = min(size, _by_device(problem.longest_in_time, device))
+        if not in_plane:
+            worth = min(worth, picture.LARGEST)
+        longest = largest(lambda length: fits(length, size // length if parallel else 1), SHORTEST, worth)
+        if longest < min(USUAL_LENGTH, worth):  # better fewer than shorter ones
+            longest = largest(lambda length: fits(length, 1), SHORTEST, min(USUAL_LENGTH, worth))
+    most = largest(lambda rows: fits(min(longest, size), rows), 1, max(1, size // longest))
+    return Plan(longest, most * longest if parallel else 0, wish.nearest or view_of(longest, whole), turn)
+
+
+def largest(fits: Callable[[int], bool], low: int, high: int) -> int:
+    """About the largest number in low..high that fits; low if none does."""
+    number = high
+    while number > low and not fits(number):
+        number = max(low, number * 9 // 10)
+    return number
+
+
+def _by_device(values: Mapping[str, int], device: torch.device) -> int:
+    return values.get(device.type, values["cpu"])

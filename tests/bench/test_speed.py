@@ -1,8 +1,11 @@
+from pathlib import Path
+
 import pytest
 import torch
 
 from lehd.bench import speed as bench
 from lehd.bench.arithmetic import construction_flops, construction_tokens
+from lehd.bench.machine import forget_peak, peak_memory
 from lehd.bench.speed import GREEDY, RRC, measure, read_speeds, run_speed, table
 from lehd.errors import LehdError
 from lehd.model.checkpoint import load_model, shipped_weights
@@ -47,3 +50,15 @@ def test_rows_are_kept_and_out_of_memory_is_one(tmp_path, monkeypatch):
     path.write_text("nonsense\n")
     with pytest.raises(LehdError, match="line 1"):
         read_speeds(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux says")
+def test_the_peak_of_memory_on_a_cpu_is_what_was_held_since():
+    cpu = torch.device("cpu")
+    forget_peak(cpu)
+    before = peak_memory(cpu)
+    large = torch.ones(100_000_000)  # 0.37 GiB
+    assert peak_memory(cpu) > before + 0.3
+    del large
+    forget_peak(cpu)
+    assert peak_memory(cpu) < before + 0.3

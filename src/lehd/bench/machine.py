@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 
@@ -32,13 +35,23 @@ def synchronize(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> float | None:
-    """GiB of GPU memory, at the most since `forget_peak`."""
-    return torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else None
+    """GiB at the most since `forget_peak`: of GPU memory, or of what the process holds, where the system says."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**30
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:  # elsewhere than on Linux
+        return None
+    found = re.search(r"VmHWM:\s*(\d+) kB", status)
+    return int(found[1]) / 2**20 if found else None
 
 
 def forget_peak(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
+        return
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def matmul_ceiling(device: torch.device, seconds: float = 0.5) -> float:

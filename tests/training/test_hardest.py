@@ -80,7 +80,6 @@ def test_training_on_the_hardest_decisions_learns(tmp_path):
         {"hardest": 0.0},
         {"hardest": 1.5},
         {"hardest": 0.5, "states": "steps"},
-        {"hardest": 0.5, "method": "reinforce"},
         {"hardest": 0.5, "model": replace(CONFIG.model, norm="batch")},
     ],
 )

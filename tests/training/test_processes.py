@@ -198,8 +198,10 @@ def test_processes_sample_with_numbers_of_their_own():
         feed = Reinforce(config, problem, torch.device("cpu"), generator(0), Processes(rank, 2))
         feed.batches = 3
         torch.manual_seed(0)
-        work = feed.backward(LEHD(SMALL))
-        assert work.decisions == 3 * 7 * 5  # of all processes, though they have two instances and one
+        feed.load()
+        sums = feed.backward(LEHD(SMALL))
+        assert int(sums[2]) == (2 - rank) * 7  # they have two instances and one
+        assert feed.decisions == 3 * 7 * 5  # of all processes
         states.setdefault(rank, []).append(feed.generator.get_state())
     assert torch.equal(*states[0])
     assert not torch.equal(states[0][0], states[1][0])

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lehd.decoding.construct import construct
 from lehd.decoding.select import GREEDY, Sample
@@ -92,11 +93,12 @@ def test_the_gradient_is_that_of_plain_reinforce(make):
 
     model.zero_grad()
     starts = begin.start.view(3, 4)
-    work = reinforce(model, problem, instances, starts, 12, generator(0))  # draws the same samples
+    sums = reinforce(model, problem, instances, starts, 12, generator(0))  # draws the same samples
     for parameter, gradient in zip(model.parameters(), expected):
         torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
-    torch.testing.assert_close(work.sums[0] / 12, cost.mean().float())
-    torch.testing.assert_close(work.sums[1] / 12, cost.amin(1).mean().float())
+    torch.testing.assert_close(sums[0] / 12, cost.mean().float())
+    torch.testing.assert_close(sums[1] / 12, cost.amin(1).mean().float())
+    assert sums[2] == 12
 
 
 def test_no_more_than_one_decision_is_held_in_memory(monkeypatch):
@@ -122,25 +124,40 @@ def test_no_more_than_one_decision_is_held_in_memory(monkeypatch):
     original = module.cross_entropy
     monkeypatch.setattr(module, "cross_entropy", watched)
     instances = tsp(3, 9)
-    work = reinforce(
-        tiny_model(of(instances)), of(instances), instances, torch.arange(9).expand(3, -1), 27, generator(0)
-    )
+    reinforce(tiny_model(of(instances)), of(instances), instances, torch.arange(9).expand(3, -1), 27, generator(0))
     assert not alive
-    assert work.decisions == 27 * 7  # eight nodes are placed, the last of them without a choice
-    assert work.tokens == 27 * sum(available + 2 for available in range(2, 9))
+
+
+@pytest.mark.parametrize(("problem", "recipe", "fewest"), [("TSP", "uniform_tsp", 2), ("CVRP", "uniform_cvrp", 1)])
+def test_decisions_and_tokens_are_counted(monkeypatch, problem, recipe, fewest):
+    """Six nodes are visited, the first is given. A single one that is left is no choice in a TSP."""
+    counted = []
+
+    def counting(model, problem, batch):
+        counted.append((len(batch.action), batch.state.available.shape[1] + 2))
+        return original(model, problem, batch)
+
+    original = module.cross_entropy
+    monkeypatch.setattr(module, "cross_entropy", counting)
+    sizes = tiny_model(PROBLEMS[problem]).config
+    run = Trainer(replace(RL, problem=problem, recipe=recipe, starts=3, model=sizes), LEHD(sizes), None, CPU)
+    run.train_step()
+    assert [shape for _, shape in counted] == [available + 2 for available in range(5, fewest - 1, -1)]
+    assert run.decisions == sum(rows for rows, _ in counted)
+    assert run.tokens == sum(rows * tokens for rows, tokens in counted)
 
 
 def test_small_parts_and_several_processes_add_up_to_the_same_gradient(monkeypatch):
     """With samples that do not depend on who draws them: greedy ones from all nodes."""
-    monkeypatch.setattr(module, "Sample", lambda *_: GREEDY)
+    monkeypatch.setattr(Sample, "__call__", lambda _, *given: GREEDY(*given))
 
     def gradient(tokens, *processes):
         model = tiny_model(PROBLEMS["TSP"])
-        works = []
         for process in processes:
             config = replace(RL, tokens=tokens, model=model.config)
-            works.append(Reinforce(config, PROBLEMS["TSP"], CPU, generator(0), process).backward(model))
-        assert {(work.decisions, work.tokens) for work in works} == {(4 * 6 * 4, 4 * 6 * (4 + 5 + 6 + 7))}
+            feed = Reinforce(config, PROBLEMS["TSP"], CPU, generator(0), process)
+            feed.load()
+            feed.backward(model)
         return [p.grad.clone() for p in model.parameters()]
 
     whole = gradient(10_000, Processes())
@@ -225,30 +242,38 @@ def test_settings_that_make_no_sense_are_refused(changes, message):
         replace(RL, **changes)
 
 
-def test_samples_that_are_all_equally_long_are_not_looked_at_again():
-    """They add nothing to the gradient; the others' is what it would be."""
-    instances = tsp(3, 8)
-    instances = replace(instances, coords=instances.coords * torch.tensor([1.0, 0.0, 1.0])[:, None, None])
-    problem, model = of(instances), tiny_model(of(instances))
-    starts = torch.arange(8).expand(3, -1)
-    work = reinforce(model, problem, instances, starts, 24, generator(0))
-    begin = starting_states(problem, instances, starts)
-    rollout = construct(model, problem, instances, begin, Sample(1, generator(0)))
-    cost = sampled_costs(problem, instances, begin, rollout)
-    assert float(cost[1].abs().max()) == 0
-    assert work.decisions == 16 * 6
-    found = [p.grad.clone() for p in model.parameters()]
-
-    model.zero_grad()
-    weight = ((cost.mean(1, keepdim=True) - cost) / 24).float().flatten()
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_with_a_share_the_gradient_is_that_of_the_decisions_that_count_most(make):
+    instances, problem, model, begin, rollout = samples(make, batch=5)
+    advantage = sampled_costs(problem, instances, begin, rollout)
+    advantage = (advantage.mean(1, keepdim=True) - advantage).float().flatten() / 20
+    taken = []
     for batch in replay(problem, instances, begin, rollout):
         loss, _ = module.cross_entropy(model, problem, batch)
-        (loss * weight).sum().backward()
-    for gradient, parameter in zip(found, model.parameters()):
-        torch.testing.assert_close(gradient, parameter.grad, atol=1e-7, rtol=1e-4)
+        counts = advantage.abs() * (1 - (-loss.detach()).exp())
+        most = counts >= counts.sort(descending=True).values[5]  # 0.3 of 20
+        taken.append(int(most.sum()))
+        (loss * advantage)[most].sum().backward()
+    assert set(taken) == {6}
+    expected = [p.grad.clone() for p in model.parameters()]
 
-    alone = reinforce(tiny_model(problem), problem, instances.rows(slice(1, 2)), starts[:1], 8, generator(0))
-    assert (alone.decisions, alone.tokens) == (0, 0)
+    model.zero_grad()
+    reinforce(model, problem, instances, begin.start.view(5, 4), 20, generator(0), share=0.3)
+    for parameter, gradient in zip(model.parameters(), expected):
+        torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("problem", "recipe"), [("TSP", "uniform_tsp"), ("CVRP", "uniform_cvrp")])
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_a_step_depends_on_numbers_alone_never_on_what_they_are(problem, recipe, share):
+    """So that it can be recorded: tensors without values stand for those of a GPU, and asking for one fails."""
+    sizes = tiny_model(PROBLEMS[problem]).config
+    config = replace(RL, problem=problem, recipe=recipe, hardest=share, model=sizes)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        feed = Reinforce(config, PROBLEMS[problem], CPU, generator(0))
+        feed.instances = feed.draw(0, config.batch).to(CPU).map(torch.empty_like)
+        sums = feed.backward(LEHD(sizes))
+    assert sums.shape == (3,)
 
 
 def test_equal_tours_cost_the_same_from_wherever_they_start():
@@ -260,4 +285,4 @@ def test_equal_tours_cost_the_same_from_wherever_they_start():
     onward = (begin.start[:, None] + torch.arange(1, 20)) % 20
     rollout = Rollout(onward, torch.zeros_like(onward, dtype=torch.bool), torch.zeros(600))
     cost = sampled_costs(PROBLEMS["TSP"], instances, begin, rollout)
-    assert float(((cost - cost.mean(1, keepdim=True)).abs() / cost).max()) < module.NOISE
+    assert float(((cost - cost.mean(1, keepdim=True)).abs() / cost).max()) < 1e-9

@@ -185,8 +185,8 @@ class _Desk:
 
     def put(self, instances: Instances, state: State, embeddings: Tensor | None) -> None:
         """What is to be constructed."""
-        _fill_all(self.instances, instances)
-        _fill_all(self.state, replace(state, left=torch.full_like(state.start, state.available.shape[1])))
+        fill_all(self.instances, instances)
+        fill_all(self.state, replace(state, left=torch.full_like(state.start, state.available.shape[1])))
         if self.embeddings is not None and embeddings is not None:
             _fill(self.embeddings, embeddings)
         self.total.zero_()
@@ -201,7 +201,7 @@ class _Desk:
         self.nodes.scatter_(1, place, after.start[:, None])
         self.via_depot.scatter_(1, place, flag[:, None])
         self.total.copy_(total)
-        _fill_all(self.state, after)
+        fill_all(self.state, after)
 
     def rollout(self, steps: int) -> Rollout:
         first = self.places - steps
@@ -218,7 +218,8 @@ def _tensors(data: Instances | State) -> list[tuple[str, Tensor]]:
     return [(name, value) for name, value in values if isinstance(value, Tensor)]
 
 
-def _fill_all(mine: Instances | State, given: Instances | State) -> None:
+def fill_all(mine: Instances | State, given: Instances | State) -> None:
+    """Put what is given in the place of what was there before, as far as it goes."""
     for name, into in _tensors(mine):
         _fill(into, getattr(given, name))
 

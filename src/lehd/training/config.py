@@ -33,7 +33,8 @@ class TrainConfig:
     states: str = RANDOM  # one decision of each of many partial solutions, or "steps": all decisions of some, in order
     tokens: int = 131_072  # through the decoder, per step, with states = "random"
     hardest: float = 1.0  # share of a step's decisions, those of the greatest losses, that gradients are taken from,
-    # with states = "random"; below 1 for models that are trained already: supervised.py
+    # with states = "random"; below 1 for models that are trained already: supervised.py. With method = "reinforce"
+    # those that count most: reinforce.py
     # With states = "random": the share of steps that have few available nodes as often as RRC's partial solutions do;
     like_rrc: float = 0.0  # the others have each number of them equally often, as in construction.
     views: tuple[int, ...] = ()  # With states = "random": sizes of neighbourhoods, as large problems are shown, …
@@ -92,8 +93,8 @@ class TrainConfig:
             raise LehdError("`tokens`, `batch` and `held_out` must be at least 1")
         if not 0 < self.hardest <= 1:
             raise LehdError(f"hardest = {self.hardest}: expected a share above 0, up to 1 (all decisions)")
-        if self.hardest < 1 and (self.states != RANDOM or self.method != SUPERVISED or self.model.norm != "none"):
-            raise LehdError('`hardest` needs labels, states = "random" and a model without normalization')
+        if self.hardest < 1 and (self.states != RANDOM or self.model.norm != "none"):
+            raise LehdError('`hardest` needs states = "random" and a model without normalization')
         if (self.views or self.like_rrc) and (self.states != RANDOM or self.method != SUPERVISED):
             raise LehdError('`views` and `like_rrc` need labels and states = "random"')
         if not 0 <= self.like_rrc <= 1:

@@ -3,14 +3,15 @@
 Every instance is solved from many starts by sampling, and the mean cost of its samples is the baseline of each. A
 solution shorter than that is imitated, a longer one unlearnt, in proportion to the difference: the gradient is that of
 supervised training on the sampled solutions, weighted by the advantage. It is added up decision by decision, so that
-memory does not grow with their number.
+memory does not grow with their number. Nothing here waits for the device, so that a step can be recorded.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -19,17 +20,17 @@ from torch import Tensor
 from lehd.data.dataset import RECIPES
 from lehd.data.generate import TspArrays
 from lehd.decoding.construct import construct
-from lehd.decoding.select import Sample
+from lehd.decoding.replay import fill_all
+from lehd.decoding.select import Choice, Sample
 from lehd.model.lehd import LEHD
 from lehd.model.precision import arithmetic
 from lehd.problems.base import Problem
 from lehd.training.config import TrainConfig
 from lehd.training.partial import Batch
 from lehd.training.processes import Processes
-from lehd.training.supervised import Work, cross_entropy
+from lehd.training.supervised import cross_entropy
 from lehd.types import Instances, Rollout, State
 
-NOISE = 1e-9  # relative: the same edges added up in another order differ by less
 HELD_OUT = 1_000_000_007  # stands for a batch number: instances that are never trained on
 
 
@@ -51,6 +52,10 @@ class Reinforce:
         self.processes = processes or Processes()
         self.starts = min(config.starts or config.customers, config.customers)
         self.batches = 0
+        self.instances: Instances | None = None  # of the current step, always in the same place: recordings read it
+        steps = range(3 - problem.actions_per_node, config.customers)  # available nodes; a last one may be no choice
+        self.decisions = config.batch * self.starts * len(steps)  # of a step, and tokens through the decoder
+        self.tokens = config.batch * self.starts * sum(available + 2 for available in steps)
 
     @property
     def passes(self) -> float:
@@ -69,21 +74,30 @@ class Reinforce:
         instances: Instances = self.draw(HELD_OUT, count).to(self.device)
         return instances
 
-    def backward(self, model: LEHD) -> Work:
-        """Add the gradient of one batch to the parameters, a few instances at a time: as many as `tokens` allow."""
-        whole = self.draw(self.batches, self.config.batch)
-        mine: Instances = whole.rows(self.processes.rows).to(self.device)
+    def load(self) -> None:
+        """The instances of the next step, and the numbers they are sampled with."""
+        mine = self.draw(self.batches, self.config.batch).rows(self.processes.rows)
+        if self.instances is None:
+            self.instances = mine.to(self.device)
+        else:
+            fill_all(self.instances, mine)
         self._reseed()
         self.batches += 1
+
+    def backward(self, model: LEHD) -> Tensor:
+        """Add the gradient of a step to the parameters, a few instances at a time: as many as `tokens` allow.
+
+        Returns sums (3,): costs, those of each instance's best, samples.
+        """
+        assert self.instances is not None
         at_once = max(1, self.config.tokens // (self.starts * (self.config.customers + 2)))
-        work = Work(torch.zeros(3, device=self.device), 0, 0)
-        for first in range(0, len(mine), at_once):
-            part = mine.rows(slice(first, first + at_once))
+        samples = self.config.batch * self.starts
+        sums = torch.zeros(3, device=self.device)
+        for first in range(0, len(self.instances), at_once):
+            part = self.instances.rows(slice(first, first + at_once))
             starts = pick_starts(self.problem, part, self.starts, self.generator)
-            done = reinforce(model, self.problem, part, starts, len(whole) * self.starts, self.generator)
-            work = Work(work.sums + done.sums, work.decisions + done.decisions, work.tokens + done.tokens)
-        decisions, tokens = (own * len(whole) // max(1, len(mine)) for own in (work.decisions, work.tokens))
-        return Work(work.sums, decisions, tokens)
+            sums += reinforce(model, self.problem, part, starts, samples, self.generator, self.config.hardest)
+        return sums
 
     def _reseed(self) -> None:
         """Processes sample with numbers of their own, which seed, batch and process give."""
@@ -130,24 +144,45 @@ def replay(problem: Problem, instances: Instances, begin: State, rollout: Rollou
         state = replace(state, start=nodes[:, step], available=nodes[:, step + 1 :], resources=left)
 
 
+@dataclass(frozen=True)
+class Remembered(Sample):
+    """Sampling that remembers of every decision how likely it was."""
+
+    probabilities: list[Tensor] = field(default_factory=list)  # (R,) for each
+
+    def __call__(self, log_probability: Tensor, total: Tensor) -> Choice:
+        choice = super().__call__(log_probability, total)
+        self.probabilities.append((choice.total - total).exp())
+        return choice
+
+
 def reinforce(
-    model: LEHD, problem: Problem, instances: Instances, starts: Tensor, samples: int, generator: torch.Generator
-) -> Work:
-    """Sample from every start and add the gradient of the expected cost, as a mean over `samples` in all."""
+    model: LEHD,
+    problem: Problem,
+    instances: Instances,
+    starts: Tensor,
+    samples: int,
+    generator: torch.Generator,
+    share: float = 1.0,
+) -> Tensor:
+    """Sample from every start and add the gradient of the expected cost, as a mean over `samples` in all.
+
+    Gradients are taken from a `share` of the decisions alone, those that count most: a decision's gradient is its
+    advantage times one minus its probability, up to a factor that hardly varies. Returns sums as `backward` does.
+    """
     begin = starting_states(problem, instances, starts)
-    rollout = construct(model, problem, instances, begin, Sample(1, generator))
+    select = Remembered(1, generator)
+    rollout = construct(model, problem, instances, begin, select)
     cost = sampled_costs(problem, instances, begin, rollout)
-    advantage = (cost.mean(1, keepdim=True) - cost).flatten()  # how much shorter than its baseline
-    # Of an instance whose samples are all equally long there is nothing to learn: late in training, of most.
-    told = (advantage.abs() > NOISE * cost.flatten()).nonzero()[:, 0]
-    weight = (advantage[told] / samples).float()
-    chosen = Rollout(rollout.nodes[told], rollout.via_depot[told], rollout.log_probability[told])
-    decisions = tokens = 0
-    for batch in replay(problem, instances, begin.rows(told), chosen) if len(told) else ():
+    weight = ((cost.mean(1, keepdim=True) - cost).flatten() / samples).float()  # how much shorter than its baseline
+    count = math.ceil(share * len(weight))
+    for batch, probability in zip(replay(problem, instances, begin, rollout), select.probabilities):
+        learnt, own = batch, weight
+        if count < len(weight):
+            most = (weight.abs() * (1 - probability)).topk(count, sorted=False).indices
+            learnt, own = Batch(instances, batch.state.rows(most), batch.action[most]), weight[most]
         with arithmetic(instances.device):
-            loss, _ = cross_entropy(model, problem, batch)
-        (loss * weight).sum().backward()  # type: ignore[no-untyped-call]
-        decisions += len(weight)
-        tokens += len(weight) * (batch.state.available.shape[1] + 2)
-    sums = torch.stack([cost.sum(), cost.amin(1).sum() * cost.shape[1], cost.new_tensor(cost.numel())])
-    return Work(sums.float(), decisions, tokens)
+            loss, _ = cross_entropy(model, problem, learnt)
+        (loss * own).sum().backward()  # type: ignore[no-untyped-call]
+    best = cost.amin(1).sum() * cost.shape[1]
+    return torch.stack([cost.sum(), best, torch.full_like(best, cost.numel())]).float()

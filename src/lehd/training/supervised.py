@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,14 +11,6 @@ from lehd.model.lehd import LEHD
 from lehd.model.precision import arithmetic
 from lehd.problems.base import Problem
 from lehd.training.partial import Batch
-
-
-class Work(NamedTuple):
-    """What the gradient of one step was made of."""
-
-    sums: Tensor  # (3,) two measures and the count they are divided by: those of this process
-    decisions: int  # of all processes
-    tokens: int  # through the decoder, of all processes
 
 
 def cross_entropy(model: LEHD, problem: Problem, batch: Batch) -> tuple[Tensor, Tensor]:

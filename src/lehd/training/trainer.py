@@ -35,7 +35,7 @@ from lehd.training.log import Log
 from lehd.training.optimizer import make_optimizers
 from lehd.training.processes import Processes
 from lehd.training.reinforce import Reinforce
-from lehd.training.supervised import Work, learn
+from lehd.training.supervised import learn
 from lehd.training.validation import greedy_cost, greedy_gap, measure
 
 WEIGHTS, AVERAGE = "weights.safetensors", "average.safetensors"
@@ -131,27 +131,32 @@ class Trainer:
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"].fill_(rate)
-        if isinstance(self.feed, Reinforce):
-            work = self.feed.backward(self.model)
-            self._hand_in(work.sums)
-            self.processes.add_up(self.gradient)
-            self._change_weights()
-        else:
-            work = self._imitate(self.feed.next())
+        decisions, tokens = self._reinforce(self.feed) if isinstance(self.feed, Reinforce) else self._imitate(self.feed)
         if self.pace is not None:
             self.pace.step()
         self.step += 1
-        self.decisions += work.decisions
-        self.tokens += work.tokens
+        self.decisions += decisions
+        self.tokens += tokens
         self.seconds = self.processes.agree(time.perf_counter() - self.begun)
 
-    def _imitate(self, plan: Plan) -> Work:
-        """Learn from a batch of labelled decisions; processes exchange gradients between two recordings."""
-        run = _run_now if self.graphs is None or plan.key is None else self.graphs.run
-        run(plan.key, lambda: self._learn(plan))
+    def _imitate(self, feed: Feed) -> tuple[int, int]:
+        """Learn from a batch of labelled decisions; how many they were, and tokens through the decoder."""
+        plan = feed.next()
+        self._run(plan.key, lambda: self._learn(plan))
+        return plan.rows, plan.rows * (plan.available + 2)
+
+    def _reinforce(self, feed: Reinforce) -> tuple[int, int]:
+        """Learn from samples."""
+        feed.load()
+        self._run(REINFORCE, lambda: self._hand_in(feed.backward(self.model)))
+        return feed.decisions, feed.tokens
+
+    def _run(self, key: Hashable | None, hand_in: Callable[[], None]) -> None:
+        """A step, from recordings where it has a key; processes exchange gradients between two of them."""
+        run = _run_now if self.graphs is None or key is None else self.graphs.run
+        run(key, hand_in)
         self.processes.add_up(self.gradient)
         run(CHANGE, self._change_weights)
-        return Work(self.sums, plan.rows, plan.rows * (plan.available + 2))
 
     def _learn(self, plan: Plan) -> None:
         """Draw a batch and hand in the gradient of its mean loss: work that never waits for the device."""

@@ -11,7 +11,7 @@ from lehd import search
 from lehd.decoding import picture
 from lehd.decoding.speed import Speed
 from lehd.decoding.stop import max_runtime
-from lehd.plan import NEAREST, Options
+from lehd.plan import NEAREST, Options, plan_parts
 from lehd.problems import of
 from lehd.search import Search
 from tests.builders import cvrp, tiny_model, tsp
@@ -51,6 +51,21 @@ def test_where_there_is_no_time_for_that_either_parts_are_short(monkeypatch):
     assert how["longest"] <= 200
     assert how["coverage"] < 5000
     assert how["nearest"] is None
+
+
+def test_long_parts_are_shown_whole_where_that_takes_hardly_longer():
+    """With few rows a step of a GPU takes as long whatever is in view; with many, or on a CPU, it does not."""
+
+    def planned(instances, speed, **wish):
+        return plan_parts(of(instances), instances, Options(**wish), speed, left=60, cheap=False)
+
+    gpu = Speed(2e-4, 1e-9)
+    assert planned(tsp(1, 1000), gpu)[:3] == (1000, 1000, None)
+    assert planned(tsp(100, 1000), gpu)[:3] == (1000, 1000, NEAREST)
+    assert planned(tsp(1, 1000), Speed(1e-5, 1e-6)).nearest == NEAREST
+    assert planned(tsp(1, 1000), gpu, nearest=70).nearest == 70
+    assert planned(tsp(1, 3000), gpu, longest=3000).nearest == NEAREST  # more than the model was ever good at
+    assert planned(tsp(100, 1000), gpu, longest=200).nearest is None
 
 
 @pytest.mark.parametrize("options", [Options(longest=300), Options(nearest=80), Options(parallel=False)])

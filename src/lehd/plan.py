@@ -18,8 +18,9 @@ from lehd.types import Instances
 NEAREST = 100  # nodes in view where time is short: as many as most instances of training have
 # Of the time left, what a first construction may take with all nodes in view, and with the nearest ones.
 CONSTRUCTION_SHARES: dict[int | None, float] = {None: 0.25, NEAREST: 0.7}
-# Nodes of a partial solution of which RRC shows all: of longer ones it tries more in the same time, on a CPU.
-WHOLE_PARTS = {"cpu": 200, "cuda": 1000}
+# Nodes of a partial solution of which RRC shows all: of longer ones it tries more in the same time with fewer in view,
+# unless that takes nearly as long. So it does where a GPU has few rows to work on.
+WHOLE_PARTS, NEARLY = 200, 1.2
 VIEWS = ("average", "best")  # what to do with the eight ways to look at an instance
 ITERATION_SHARE = 0.1  # of the time left when RRC begins: what the longest iteration may take
 ROUGH_SHARE = 0.45  # the same after a start without the model, if parts are as long as the problem says
@@ -75,10 +76,16 @@ def plan_parts(
     batch, size, device = len(instances), instances.num_nodes, instances.device
     if speed is None:
         return Plan(wish.longest, size if wish.parallel else 0, wish.nearest, wish.turn is True)
-    budget, whole = ITERATION_SHARE * left, _by_device(WHOLE_PARTS, device)
+    budget = ITERATION_SHARE * left
+
+    def view_of_part(length: int, rows: int) -> int | None:
+        if wish.nearest is not None or length <= WHOLE_PARTS:
+            return wish.nearest
+        whole, near = (speed.seconds(batch * rows, length, view) for view in (None, NEAREST))
+        return view_of(length, problem.whole_up_to) if whole <= NEARLY * near else NEAREST
 
     def fits(length: int, rows: int) -> bool:
-        return speed.seconds(batch * rows, length, wish.nearest or view_of(length, whole)) <= budget
+        return speed.seconds(batch * rows, length, view_of_part(length, rows)) <= budget
 
     parallel, turn, longest = wish.parallel is not False, wish.turn is not False, wish.longest
     in_plane = picture.faithful(instances)
@@ -99,8 +106,9 @@ def plan_parts(
         longest = largest(lambda length: fits(length, size // length if parallel else 1), SHORTEST, worth)
         if longest < min(USUAL_LENGTH, worth):  # better fewer than shorter ones
             longest = largest(lambda length: fits(length, 1), SHORTEST, min(USUAL_LENGTH, worth))
-    most = largest(lambda rows: fits(min(longest, size), rows), 1, max(1, size // longest))
-    return Plan(longest, most * longest if parallel else 0, wish.nearest or view_of(longest, whole), turn)
+    length = min(longest, size)
+    most = largest(lambda rows: fits(length, rows), 1, max(1, size // longest))
+    return Plan(longest, most * longest if parallel else 0, view_of_part(length, most), turn)
 
 
 def largest(fits: Callable[[int], bool], low: int, high: int) -> int:

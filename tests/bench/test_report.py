@@ -83,6 +83,20 @@ def test_a_report_of_everything(tmp_path):
         read_results([tmp_path / "empty"])
 
 
+def test_models_trained_for_one_table_are_shown_there_alone(tmp_path):
+    own = uniform(20, "RRC 100", 0.02) + uniform(100, "RRC 100", 1.5)
+    (tmp_path / "reinforcement-gpu.jsonl").write_text("".join(each.line() + "\n" for each in own))
+    (tmp_path / "tsplib-cpu.jsonl").write_text(record("pr76", bench="tsplib", set="<100", nodes=76).line() + "\n")
+    results = read_results([tmp_path])
+    assert [each.bench for each in results.records] == ["tsplib"]
+    text = report(results)
+    assert rows_of(text, "| lehd RRC") == [
+        "| lehd RRC 100 | measured, cpu, 1 thread, weights abc | 0.0200 (4s, 2) | 1.500 (4s, 2) |"
+    ]
+    after = text.split("### LEHD trained by reinforcement learning on TSP20")[1]
+    assert after.index("| lehd RRC 100 |") < after.index("| LEHD-RL RRC 100 | published |") < after.index("###")
+
+
 def test_nothing_measured_is_said():
     text = report(Results())
     assert text.count("Not measured yet.") == 6

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -87,3 +88,5 @@ def test_both_ways_go_through_the_same_steps(tmp_path):
         assert speed.line()["tokens_per_second"] == round(speed.tokens / speed.seconds)
     with pytest.raises(LehdError, match="label files"):
         next(measure(TrainConfig(steps=1), "none", tmp_path, 1.0))
+    with pytest.raises(LehdError, match="reinforce"):
+        next(measure(replace(config, method="reinforce"), "toy", tmp_path, 1.0, device="cpu"))

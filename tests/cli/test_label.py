@@ -41,6 +41,8 @@ def test_labels_from_the_command_line(tmp_path):
         (["uniform_tsp", "--shards", 0, 1, "--cluster", "127.0.0.1:1"], "no Ray cluster answers"),
         (["uniform_tsp", "--shards", 0, 1, "--cluster", "auto", "--processes", 2], "--processes is for this machine"),
         (["uniform_tsp", "--shards", 0, 1, "--gpus", 1], "--improve"),
+        (["uniform_tsp", "--shards", 0, 1, "--seed", 1], "--improve"),
+        (["uniform_tsp", "--shards", -1, 0], "shard -1"),
     ],
 )
 def test_mistakes_end_in_one_line(tmp_path, words, message):
@@ -97,6 +99,9 @@ def test_a_model_improves_labels_from_the_command_line(tmp_path):
         bad = lehd_command("label", *words, *extra)
         assert bad.exit_code == 2
         assert message in bad.stderr
+    below = lehd_command("label", "uniform_tsp", tmp_path / "below", "--shards", -1, 0, *words[2:-2])
+    assert below.exit_code == 2
+    assert "shard -1" in below.stderr
     lonely = lehd_command("label", "uniform_tsp", tmp_path, "--shards", 0, 1, "--batch", 5)
     assert lonely.exit_code == 2
     assert "--improve" in lonely.stderr

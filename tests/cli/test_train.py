@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from lehd.cli.train import Bar, duration, state_words
+from lehd.training import loop
 from tests.cli.command import lehd_command
 from tests.training.circles import write_circles
 
@@ -76,6 +77,27 @@ def test_mistakes_end_in_one_line(place, words, message):
     assert done.exit_code == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_self_improvement_takes_one_folder(place, monkeypatch, capsys):
+    (place / "si.toml").write_text("rounds = 1\n[label]\n[train]\nsteps = 1\n")
+    words = [str(place / "si.toml"), "--output", str(place / "out")]
+    for data in ([place, place], [place / "circle.npz"], [place / "nowhere"]):
+        done = lehd_command("train", *words, *(word for path in data for word in ("--data", path)))
+        assert done.exit_code == 2
+        assert "give one --data, the folder" in done.stderr
+        monkeypatch.setattr(sys, "argv", ["loop", *words, "--data", *map(str, data)])
+        with pytest.raises(SystemExit, match="give one --data, the folder"):
+            loop.main()
+
+
+def test_a_run_does_not_fail_for_its_picture(place):
+    (place / "out" / "curves.png").mkdir(parents=True)
+    done = run(place)
+    assert done.exit_code == 0
+    assert "no picture: " in done.stderr
+    assert "curves in" not in done.stderr
+    assert (place / "out" / "weights.safetensors").exists()
 
 
 def test_progress_in_words():

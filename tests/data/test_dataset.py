@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 import torch
 
-from lehd.data.dataset import SHARD, concatenate, draw_shard, load_labels
+from lehd.data.dataset import SHARD, concatenate, draw_shard, load_labels, read_arrays
 from lehd.data.generate import uniform_cvrp, x_type_cvrp
+from lehd.data.label_file import read_label_file
 from lehd.errors import InfeasibleError, LehdError
+from tests.training.circles import star_labels
 
 
 def compact(tmp_path, recipe="x_type_cvrp", customers=6, shard=3, named=None, **changes):
@@ -58,8 +60,74 @@ def test_bad_label_files_are_refused(tmp_path):
     with pytest.raises(LehdError, match="tour"):
         load_labels(path)
     np.savez(path, coords=np.zeros((2, 3, 2)), nodes=np.array([[0, 1, 2], [0, 1, 1]]))
-    with pytest.raises(InfeasibleError, match="node 1 is visited 2 times"):
+    for read in (load_labels, read_label_file):
+        with pytest.raises(InfeasibleError, match=r"x\.npz: instance 1: node 1 is visited 2 times"):
+            read(path)
+    with open(path, "wb") as file:
+        np.save(file, np.zeros((2, 3, 2)))
+    with pytest.raises(LehdError, match=r"x\.npz: .*\.npy"):
         load_labels(path)
+
+
+STAR = star_labels(count=4, customers=6)
+
+
+@pytest.mark.parametrize("read", [load_labels, read_label_file])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"demands": STAR["demands"] / 7, "capacity": STAR["capacity"] / 7}, "0.714286 in the array demands: .* whole"),
+        ({"capacity": STAR["capacity"] + 0.5}, "10.5 in the array capacity: expected a whole number"),
+        ({"demands": STAR["demands"] * np.nan}, "nan in the array demands"),
+        ({"nodes": STAR["nodes"] + 0.5}, "1.5 in the array nodes"),
+        ({"coords": STAR["coords"] * np.nan}, "a coordinate is not a finite number"),
+        ({"coords": np.full((4, 7, 2), 1e300)}, "a coordinate is not a finite number"),
+        ({"coords": STAR["coords"][..., 0]}, r"coords has the shape \(4, 7\)"),
+        ({"coords": np.zeros((4, 7, 3))}, r"coords has the shape \(4, 7, 3\)"),
+        ({"coords": np.full((4, 7, 2), "x")}, "'x'"),
+        ({"nodes": np.full((4, 6), "x")}, "'x'"),
+        ({"via_depot": np.full((4, 6), "x")}, "str_"),
+        ({"via_depot": np.ones((4, 5), bool)}, "the array via_depot has the shape"),
+        ({"capacity": np.array(10)}, r"capacity has the shape \(\); expected \(4,\)"),
+        ({"demands": STAR["demands"][:3]}, "the array demands has the shape"),
+    ],
+)
+def test_arrays_that_make_no_instances_are_refused(tmp_path, read, changes, message):
+    np.savez(tmp_path / "x.npz", **STAR | changes)
+    with pytest.raises(LehdError, match=rf"x\.npz: .*{message}"):
+        read(tmp_path / "x.npz")
+
+
+def test_whole_numbers_may_be_written_as_fractions(tmp_path):
+    np.savez(tmp_path / "x.npz", **STAR | {"demands": STAR["demands"] * 1.0, "capacity": STAR["capacity"] * 1.0})
+    instances = load_labels(tmp_path / "x.npz").instances
+    assert instances.demands.tolist() == STAR["demands"].tolist()
+    assert instances.capacity.tolist() == STAR["capacity"].tolist()
+
+
+@pytest.mark.parametrize("read", [load_labels, read_label_file])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"nodes": np.zeros((1, 50, 6), np.uint8)}, r"nodes has the shape \(1, 50, 6\); expected \(1, 100, 6\)"),
+        ({"via": np.zeros((1, SHARD, 2), np.uint8)}, "the array via has the shape"),
+        ({"cost": np.ones(3)}, "the array cost has the shape"),
+        ({"solved": np.ones((1, 5), bool)}, "the array solved has the shape"),
+        ({"shard": np.array([-1])}, "shard -1: shards are counted from 0"),
+        ({"shard": np.array(3)}, "the array shard has the shape"),
+        ({"customers": np.array(-2)}, "-2 customers"),
+    ],
+)
+def test_compact_files_that_do_not_fit_together_are_refused(tmp_path, read, changes, message):
+    path = compact(tmp_path)
+    np.savez(path, **read_arrays(path) | changes)
+    with pytest.raises(LehdError, match=rf"labels\.npz: .*{message}"):
+        read(path)
+
+
+def test_a_file_without_a_single_label_is_refused(tmp_path):
+    with pytest.raises(LehdError, match=r"labels\.npz: no labels"):
+        load_labels(compact(tmp_path, solved=np.zeros((1, SHARD), bool)))
 
 
 def test_sizes_do_not_mix(tmp_path):

@@ -122,6 +122,23 @@ def test_shards_from_before_solvers_were_recorded_merge_too(tmp_path):
         assert archive["solver"].tolist() == ["unknown", "alone"]
 
 
+def test_what_is_no_shard_is_named(tmp_path):
+    label("uniform_tsp", 5, range(1), tmp_path, Alone(), Pool())
+    path = tmp_path / "uniform_tsp-5-000000.npz"
+    np.savez(path, nodes=np.zeros(3))
+    with pytest.raises(LehdError, match=r"000000\.npz: the array 'cost' is missing"):
+        merge(tmp_path, "uniform_tsp", 5, tmp_path / "all.npz")
+    path.write_bytes(b"PK nothing")
+    with pytest.raises(LehdError, match=r"000000\.npz: not a readable npz file"):
+        merge(tmp_path, "uniform_tsp", 5, tmp_path / "all.npz")
+
+
+def test_shards_are_counted_from_zero(tmp_path):
+    with pytest.raises(LehdError, match="shard -1"):
+        label("uniform_tsp", 5, range(-1, 2), tmp_path / "new", Alone(), Pool())
+    assert not (tmp_path / "new").exists()
+
+
 def test_answers_that_are_no_solutions_are_refused():
     task = Task(np.zeros((4, 2), np.float32), np.array([0, 5, 5, 5]), 10)
     check_routes(task, [[1, 2], [3]])

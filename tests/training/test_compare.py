@@ -91,6 +91,42 @@ def test_what_is_done_is_not_done_again(place):
     assert again.run()
 
 
+def test_a_finished_comparison_can_be_made_longer(place):
+    assert comparison(place).run()
+    longer = comparison(place, "common.steps=6")
+    assert longer.run()
+    facts = json.loads((place / "out" / "runs.json").read_text())
+    assert [facts[name]["steps"] for name in ("by labels", "by itself")] == [6, 6]
+    assert comparison(place, "common.steps=6").table() == longer.table()
+
+
+def test_files_that_will_be_missing_are_told_before_anything_is_trained(place):
+    for change in ('test.labels_reference="gone.npz"', 'common.data=["gone.npz"]'):
+        run = comparison(place, 'test.labels="circle.npz"', change)
+        run.watch = StopAt(1)
+        with pytest.raises(LehdError, match=r"gone\.npz: no such label file"):
+            run.run()
+
+
+def test_what_cannot_be_written_or_read_is_told(place):
+    (place / "out" / "runs.json").mkdir(parents=True)
+    with pytest.raises(LehdError, match=r"runs\.json: not readable"):
+        comparison(place).run()
+    (place / "out" / "runs.json").rmdir()
+    (place / "out" / "runs.json").write_text("{")
+    with pytest.raises(LehdError, match=r"runs\.json: not readable"):
+        comparison(place).table()
+    (place / "taken").write_text("")
+    with pytest.raises(LehdError, match=r"taken.*: cannot write"):
+        replace(comparison(place), folder=place / "taken").run()
+
+
+def test_one_process_is_enough(place, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(LehdError, match="without torchrun"):
+        comparison(place).run()
+
+
 def test_the_reference_can_be_chosen(place):
     run = comparison(place, 'test.reference="lkh_cost"')
     plain = comparison(place, 'test.reference="ref_cost"')
@@ -115,6 +151,10 @@ def test_the_quality_of_labels_is_told(place):
         ("test.speed=1", "speed"),
         ("extra.x=1", "extra"),
         ("common.steps=null", "give one"),
+        ("common=3", r"\[common\]"),
+        ("test=3", r"\[test\]"),
+        ("run=[3]", r"\[\[run\]\]"),
+        ('run=[{"name": ""}]', "names of runs"),
     ],
 )
 def test_bad_configurations_are_refused(place, change, message):

@@ -48,6 +48,12 @@ def test_training_goes_on_from_given_weights(data, tmp_path):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
 
 
+def test_labels_too_small_to_learn_from_are_refused(tmp_path):
+    write_circles(tmp_path, nodes=3)
+    with pytest.raises(LehdError, match=r"circle\.npz: 3 nodes to visit; expected at least 5"):
+        train(CONFIG, tmp_path / "run", tmp_path, device="cpu")
+
+
 def trainer(**changes):
     coords, order = circle_labels(60)
     labelled = Labelled(Instances(torch.as_tensor(coords)), Solution(torch.as_tensor(order), torch.zeros(60, 8).bool()))
@@ -104,6 +110,18 @@ def test_held_out_labels_are_not_trained_on():
         ("steps = ", "x.toml"),
         ("steps = 1\n[model]\ndepth = 3", "depth"),
         ('steps = 1\ndata = ["a"]\nshares = [0.5, 0.5]', "shares"),
+        ('steps = 1\ndata = ["a"]\nshares = [0]', "shares"),
+        ('steps = 1\ndata = ["a", "b"]\nshares = [2, -1]', "shares"),
+        ('steps = 1\ndata = ["a", "b"]\nshares = [1, nan]', "shares"),
+        ("steps = 1\nbetas = [1, 2]", "betas"),
+        ("steps = 1\nweight_decay = -1", "weight_decay"),
+        ("steps = 1\nweight_decay = nan", "weight_decay"),
+        ("steps = 1\nlearning_rate = -1e-4", "learning_rate"),
+        ("steps = 1\nlearning_rate = nan", "learning_rate"),
+        ("steps = 1\nclip = -1", "clip"),
+        ("steps = 1\nseed = -1", "seed"),
+        ('steps = 1\nmethod = "reinforce"\nseed = -1', "seed"),
+        ("seconds = nan", "positive"),
     ],
 )
 def test_bad_configurations_are_refused(tmp_path, text, message):

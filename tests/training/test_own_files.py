@@ -18,11 +18,12 @@ from lehd.labels.solvers import KINDS
 from lehd.model.checkpoint import load_model, save_model
 from lehd.problems import PROBLEMS, of
 from lehd.training.feed import ConstructionSteps, Data
-from lehd.training.loop import train
+from lehd.training.log import read_log
+from lehd.training.loop import run_training, train
 from lehd.training.prepare import Labelling, own_labels
 from tests.builders import generator, tiny_model
 from tests.cli.command import lehd_command
-from tests.training.circles import CONFIG, write_circles
+from tests.training.circles import CONFIG, circle_labels, write_circles
 
 CPU = torch.device("cpu")
 QUICK = replace(CONFIG, data=(), problem="auto", steps=3, tokens=300)
@@ -113,6 +114,13 @@ def test_what_a_solver_cannot_take_the_model_labels(tmp_path, monkeypatch):
     assert "the model" in seen[0].last
     with pytest.raises(LehdError, match="whole demands"):
         own_labels([tmp_path / "fractions.vrp"], tmp_path / "again", Labelling("hgs"))
+    first, again = (
+        own_labels([tmp_path / "fractions.vrp"], tmp_path / "run", Labelling(iterations=0), seen.append)
+        for _ in range(2)
+    )
+    assert len(seen) == 1  # the label is kept, and its demands are not cut
+    assert torch.equal(first[0].solution.nodes, again[0].solution.nodes)
+    assert first[0].instances.demands.is_floating_point()
     tsp(tmp_path / "town.tsp", 7)
     monkeypatch.setitem(KINDS, "fast-tsp", KINDS["fast-tsp"]._replace(package="not_a_package_at_all"))
     own_labels([tmp_path / "town.tsp"], tmp_path / "run", Labelling(iterations=0), seen.append)
@@ -138,6 +146,27 @@ def test_every_fifth_label_is_held_out_whatever_its_size(mine, tmp_path):
     few = Data(labels[:3], (), 200, CPU, own=True)
     assert sum(map(len, few.validation)) == sum(map(len, few.parts)) == 3
     assert len(by_size(labels)) == 3
+
+
+def test_shares_are_those_of_the_files_that_a_configuration_names(tmp_path):
+    write_circles(tmp_path)
+    coords, order = circle_labels(count=40, nodes=6)
+    np.savez(tmp_path / "other.npz", coords=coords, nodes=order)
+    config = replace(QUICK, problem="TSP", data=("a.npz", "b.npz"), shares=(0.9, 0.1))
+    for number, files in enumerate((["circle.npz"], ["circle.npz", "other.npz"])):
+        trainer = run_training(config, tmp_path / f"run{number}", [tmp_path / name for name in files], device="cpu")
+        assert trainer.data.shares == tuple(map(len, trainer.data.parts))
+
+
+def test_reinforcement_validates_on_files(tmp_path):
+    write_circles(tmp_path)
+    config = replace(QUICK, problem="TSP", method="reinforce", customers=6, batch=4, steps=1)
+    train(config, tmp_path / "run", tmp_path / "circle.npz", device="cpu")
+    assert "greedy_gap" in read_log(tmp_path / "run")[-1]
+    with pytest.raises(LehdError, match=r"nobody\.npz: no such file"):
+        train(config, tmp_path / "other", tmp_path / "nobody.npz", device="cpu")
+    train(config, tmp_path / "without", tmp_path, device="cpu")  # a folder, of which the configuration names no file
+    assert "greedy_gap" not in read_log(tmp_path / "without")[-1]
 
 
 def test_a_pass_goes_through_labels_of_all_sizes(mine, tmp_path):

@@ -276,6 +276,23 @@ def test_a_step_depends_on_numbers_alone_never_on_what_they_are(problem, recipe,
     assert sums.shape == (3,)
 
 
+def test_recordings_find_every_batch_in_the_same_place():
+    """A recorded step reads what was there when it was recorded: other instances must come to the same place."""
+    feed = Reinforce(RL, PROBLEMS["TSP"], CPU, generator(0))
+    feed.load()
+    place, first = feed.instances.coords.data_ptr(), feed.instances.coords.clone()
+    feed.load()
+    assert feed.instances.coords.data_ptr() == place
+    assert torch.equal(feed.instances.coords, feed.draw(1, RL.batch).coords)
+    assert not torch.equal(feed.instances.coords, first)
+
+
+@pytest.mark.parametrize(("changes", "recorded"), [({}, True), ({"tokens": 400 // 4, "batch": 400}, False)])
+def test_steps_of_too_many_parts_are_not_recorded(changes, recorded):
+    feed = Reinforce(replace(RL, **changes), PROBLEMS["TSP"], CPU, generator(0))
+    assert (feed.key is not None) is recorded
+
+
 def test_equal_tours_cost_the_same_from_wherever_they_start():
     """The positions that training draws, one tour from each of its nodes: nothing to learn, as far as numbers go."""
     config = replace(RL, customers=20, model=tiny_model(PROBLEMS["TSP"]).config)

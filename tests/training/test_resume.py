@@ -191,6 +191,31 @@ def test_a_folder_with_a_checkpoint_is_not_overwritten(tmp_path):
         train(other, tmp_path / "run", tmp_path, device="cpu", resume=True)
 
 
+@pytest.mark.parametrize(
+    ("config", "change", "message"),
+    [
+        ({"method": "reinforce", "customers": 6, "batch": 4, "data": ()}, {"batch": 8}, "batch = 4"),
+        ({"method": "reinforce", "customers": 6, "batch": 4, "data": ()}, {"instances": 5}, "instances = 100000"),
+        ({"states": "steps", "batch": 20}, {"batch": 10}, "batch = 20"),
+        ({"states": "steps", "batch": 20}, {"states": "random"}, "states = 'steps'"),
+        ({}, {"method": "reinforce", "customers": 6}, "method = 'supervised'"),
+    ],
+)
+def test_what_passes_are_counted_by_cannot_change_within_a_run(tmp_path, config, change, message):
+    write_circles(tmp_path)
+    config = replace(CONFIG, model=SMALL, steps=2, **config)
+    train(config, tmp_path / "run", tmp_path, device="cpu", watch=StopAt(-1))
+    with pytest.raises(LehdError, match=message):
+        train(replace(config, steps=4, **change), tmp_path / "run", tmp_path, device="cpu", resume=True)
+
+
+def test_a_batch_size_that_does_not_count_may_change(tmp_path):
+    write_circles(tmp_path)
+    config = replace(CONFIG, model=SMALL, steps=2)
+    train(config, tmp_path / "run", tmp_path, device="cpu", watch=StopAt(-1))
+    train(replace(config, steps=3, batch=7), tmp_path / "run", tmp_path, device="cpu", resume=True, watch=StopAt(-1))
+
+
 def test_a_finished_run_can_be_made_longer(tmp_path):
     write_circles(tmp_path)
     train(replace(CONFIG, steps=3), tmp_path / "run", tmp_path, device="cpu")
@@ -239,6 +264,18 @@ def test_weights_to_start_from_bring_their_own_sizes(tmp_path):
     save_model(LEHD(replace(SMALL, actions_per_node=2)), tmp_path / "init.safetensors")
     with pytest.raises(LehdError, match="another problem"):
         train(config, tmp_path / "second", tmp_path, tmp_path / "init.safetensors", "cpu")
+
+
+@pytest.mark.parametrize("lost", ["random", "batches", "config", "seconds"])
+def test_checkpoints_that_are_not_whole_are_refused(tmp_path, lost):
+    write_circles(tmp_path)
+    train(replace(CONFIG, steps=1), tmp_path / "run", tmp_path, device="cpu", watch=StopAt(-1))
+    manifest = tmp_path / "run" / "checkpoint.json"
+    facts = json.loads(manifest.read_text())
+    del facts[lost]
+    manifest.write_text(json.dumps(facts))
+    with pytest.raises(LehdError, match=rf"checkpoint\.json: not a whole checkpoint, it lacks {lost}"):
+        train(replace(CONFIG, steps=2), tmp_path / "run", tmp_path, device="cpu", resume=True)
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"version": 99}', '{"version": 1}'])

@@ -12,9 +12,11 @@ import torch
 from lehd.data.dataset import SHARD, load_labels
 from lehd.data.label_file import read_label_file
 from lehd.errors import LehdError
+from lehd.labels.improve import Progress as Parts
 from lehd.labels.pool import label, merge
 from lehd.model.checkpoint import save_model
 from lehd.problems import PROBLEMS
+from lehd.training import self_improve as module
 from lehd.training.config import read_table
 from lehd.training.self_improve import SelfImprovement, gap_to_reference, make_self_improve, table_of
 from lehd.work.local import Pool
@@ -148,6 +150,50 @@ def test_it_starts_from_a_given_model_and_pauses(tmp_path):
     assert SelfImprovement(config, tmp_path / "run", **words).run(resume=True)
     assert [line["step_name"] for line in steps(tmp_path / "run")] == ["label", "train"]
     assert not (tmp_path / "run" / "reinforce").exists()
+
+
+def test_a_run_goes_on_from_the_weights_it_began_with(tmp_path):
+    """Whether they are named again or not; never from nothing, or from others."""
+    config = configured(tmp_path, "TSP", "rounds=1", "train.steps=4")
+    model = tiny_model(PROBLEMS["TSP"])
+    save_model(model, tmp_path / "w.safetensors")
+    with torch.no_grad():
+        model.head.weight += 1
+    save_model(model, tmp_path / "other.safetensors")
+    words = {"device": "cpu", "watch": StopAt(-1)}
+    run = {"init": tmp_path / "w.safetensors", **words}
+    assert SelfImprovement(config, tmp_path / "whole", **run).run()
+    assert not SelfImprovement(config, tmp_path / "run", pause=0.0, **run).run()
+    with pytest.raises(LehdError, match="began with other weights"):
+        SelfImprovement(config, tmp_path / "run", init=tmp_path / "other.safetensors", **words).run(resume=True)
+    assert SelfImprovement(config, tmp_path / "run", **words).run(resume=True)
+    assert not (tmp_path / "run" / "reinforce").exists()
+    assert_same(weights(tmp_path / "whole"), weights(tmp_path / "run"))
+
+    assert SelfImprovement(config, tmp_path / "nothing", **words).run()
+    with pytest.raises(LehdError, match="began with other weights"):
+        SelfImprovement(config, tmp_path / "nothing", **run).run(resume=True)
+
+
+def test_what_cannot_be_written_or_labelled_is_told(tmp_path, monkeypatch):
+    config = configured(tmp_path, "TSP", "rounds=1")
+    save_model(tiny_model(PROBLEMS["TSP"]), tmp_path / "w.safetensors")
+    words = {"init": tmp_path / "w.safetensors", "device": "cpu", "watch": StopAt(-1)}
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LehdError, match="expected a folder"):
+        SelfImprovement(config, tmp_path / "file", **words).run()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_atomically", full)
+        with pytest.raises(LehdError, match=r"full: cannot write \(No space left on device\); --resume goes on"):
+            SelfImprovement(config, tmp_path / "full", **words).run()
+    failed = Parts(0, 3, failures=("0: out of luck",))
+    monkeypatch.setattr(module, "improve", lambda *_: failed)
+    with pytest.raises(LehdError, match="1 part could not be labelled; 0: out of luck"):
+        SelfImprovement(config, tmp_path / "run", **words).run()
 
 
 def test_labels_made_by_several_processes_are_the_same(tmp_path):

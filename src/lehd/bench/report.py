@@ -5,6 +5,9 @@
 
 A file of results is .jsonl or .jsonl.gz, a folder stands for all of them in it; its notes.md, which tells the
 conditions of the runs, goes into the report. What is measured and what is published are told apart in every table.
+
+A file called TABLE-….jsonl, such as `reinforcement-h200.jsonl.gz`, holds results of models that were trained for that
+table of the paper alone (published.toml has the names), and are shown nowhere else.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +47,7 @@ SAME_SETS = (
     "h_tsp",
     "normalization_lehd",
 )
+LIBRARIES = {"tsplib": "TSPLIB", "cvrplib": "CVRPLIB"}
 MEASURED, PUBLISHED = "measured", "published"
 
 
@@ -52,6 +56,7 @@ class Results:
     """Everything some files hold."""
 
     records: list[Record] = field(default_factory=list)
+    trained_for: dict[str, list[Record]] = field(default_factory=dict)  # of models for one table of the paper
     speeds: list[Speed] = field(default_factory=list)
     trainings: list[dict[str, Any]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -63,18 +68,21 @@ class Results:
 
 def read_results(paths: Iterable[Path]) -> Results:
     results = Results()
-    found: dict[tuple[object, ...], Record] = {}
+    found: dict[str, dict[tuple[object, ...], Record]] = {}  # by the table they are for, "": by the kind of bench
     for path in paths:
         files = sorted(p for p in path.iterdir() if p.name.endswith(ENDINGS)) if path.is_dir() else [path]
         if (path / NOTES).is_file():
             results.notes += (path / NOTES).read_text(encoding="utf-8").strip()
         for file in files:
             lines = read_lines(file)
-            found |= {record.key: record for record in to_records(lines, file)}
+            name = file.name.partition("-")[0]
+            table = name if name in paper_tables() and name not in LIBRARIES else ""
+            found.setdefault(table, {}).update({record.key: record for record in to_records(lines, file)})
             results.speeds += to_speeds(lines)
             results.trainings += [line for line in lines if line["bench"] == "train"]
             results.files.append(file.name)
-    results.records = list(found.values())
+    results.records = list(found.pop("", {}).values())
+    results.trained_for = {table: list(records.values()) for table, records in found.items()}
     if not results.files:
         raise LehdError(f"no results ({' or '.join(ENDINGS)}) in {', '.join(map(str, paths))}")
     return results
@@ -82,14 +90,14 @@ def read_results(paths: Iterable[Path]) -> Results:
 
 def report(results: Results, pictures: dict[str, str] | None = None) -> str:
     """The whole report; `pictures` are paths by title, relative to it."""
-    titles = {"tsplib": "TSPLIB", "cvrplib": "CVRPLIB"}
     parts = [_head(results), *([results.notes] if results.notes else []), "## Uniform test sets", *_uniform(results)]
-    for bench, title in titles.items():
+    for bench, title in LIBRARIES.items():
         parts += [f"## {title}", *_library(bench, results.of(bench))]
     parts += ["## Other solvers", *_peers(results.of(PEERS)), "## Speed", *_speeds(results), "## Training"]
     parts += [*_trainings(results.trainings), "## Pictures", *_pictures(pictures or {}), "## The paper's other tables"]
-    rest = [table for table in paper_tables().values() if table.name not in (*SAME_SETS, *titles)]
-    parts += ["Nothing of them is in these files. Published:", *(_published(table) for table in rest)]
+    rest = [table for table in paper_tables().values() if table.name not in (*SAME_SETS, *LIBRARIES)]
+    parts += ["Of models that were trained for them alone. Where nothing is called measured, nothing was."]
+    parts += [_with_own(table, results) if table.name in results.trained_for else _published(table) for table in rest]
     return "\n\n".join(parts) + "\n"
 
 
@@ -143,14 +151,22 @@ def _uniform(results: Results) -> list[str]:
     if not summaries:
         return ["Not measured yet.", *(_published(paper_tables()[name]) for name in SAME_SETS)]
     text = "The gap of a set is the ratio of mean costs. In brackets the time for all instances and, where measured, "
-    return [text + "how many there were.", *(uniform_table(paper_tables()[name], summaries) for name in SAME_SETS)]
+    return [text + "how many there were.", *(_with_own(paper_tables()[name], results) for name in SAME_SETS)]
 
 
-def uniform_table(table: PaperTable, summaries: list[Summary]) -> str:
-    """A table of the paper with what was measured on its test sets in front, and columns for other sizes behind."""
+def _with_own(table: PaperTable, results: Results) -> str:
+    """With models that were trained for this table in front."""
+    everywhere = summarise(results.of("uniform")) if table.name in SAME_SETS else []
+    return uniform_table(table, everywhere, summarise(results.trained_for.get(table.name, [])))
+
+
+def uniform_table(table: PaperTable, summaries: list[Summary], own: Sequence[Summary] = ()) -> str:
+    """A table of the paper with what was measured on its test sets in front, and columns for other sizes behind. Of its
+    `own` summaries all are shown, of others those with a budget that the table has."""
     whole = table.name.startswith("uniform")
     problem = table.columns[0].rstrip("0123456789")
-    fitting = [summary for summary in summaries if summary.problem == problem and (whole or table.has(summary.budget))]
+    fitting = [each for each in summaries if each.problem == problem and (whole or table.has(each.budget))]
+    fitting = [*own, *fitting]
     others = [f"{each.problem}{each.nodes}" for each in fitting] if whole else []
     columns = list(dict.fromkeys([*table.columns, *others]))
     rows: dict[tuple[str, str, str], list[Summary]] = {}

@@ -24,12 +24,12 @@ from lehd.bench.arithmetic import TRAINING, decision_flops
 from lehd.bench.breakdown import Breakdown, break_down
 from lehd.bench.machine import device_words, forget_peak, matmul_ceiling, peak_memory, synchronize
 from lehd.bench.store import append_lines
-from lehd.data.dataset import load_labels
+from lehd.data.own_files import read_labels
 from lehd.device import find_device
 from lehd.errors import LehdError
 from lehd.model.fused import plain_layers
 from lehd.model.lehd import LEHD
-from lehd.training.config import TrainConfig, read_config
+from lehd.training.config import REINFORCE, TrainConfig, read_config
 from lehd.training.feed import Data, Plan
 from lehd.training.trainer import Trainer
 
@@ -164,9 +164,11 @@ def measure(
 ) -> Iterator[Speed]:
     """The configuration as it is, then by the layers' own code."""
     where = find_device(device)
+    if config.method == REINFORCE:
+        raise LehdError(f'method = "{REINFORCE}": only training on labels is measured')
     if not config.data:
         raise LehdError("no label files: name them in the configuration's `data`")
-    parts = [load_labels(folder / file) for file in config.data]
+    parts = [read_labels(folder / file) for file in config.data]
     data = Data(parts, config.shares, config.held_out, where)
     ceiling = matmul_ceiling(where)
     yield Measurement(config, name, data, where).run(CONFIGURED, seconds, warmup, ceiling)

@@ -36,7 +36,7 @@ def compare(
 
       lehd compare configs/compare_norm_tsp100.toml --data labels --sets uniform --output runs/norm
 
-      lehd compare configs/ortools_cvrp100.toml --sets uniform --output runs/or --set common.seconds=240
+      lehd compare configs/ortools_cvrp100.toml --data labels --sets uniform --output runs/or --set common.seconds=240
     """
     with reporting():
         from lehd.cli.train import Bar

@@ -132,9 +132,9 @@ def label(
             )
             _improve(wish)
             return
-        if parallel or batch is not None or device is not None or gpus:
+        if parallel or batch is not None or seed or device is not None or gpus:
             raise LehdError(
-                "--parallel, --batch, --device and --gpus go with --improve WEIGHTS; --batch also with a FILE"
+                "--parallel, --batch, --seed, --device and --gpus go with --improve WEIGHTS; --batch also with a FILE"
             )
         from lehd.labels.pool import run
 

@@ -70,13 +70,13 @@ def train(
     """
     with reporting():
         from lehd.training.config import make_config, read_table
-        from lehd.training.loop import CURVES, WEIGHTS
+        from lehd.training.loop import CURVES, WEIGHTS, only_folder
         from lehd.training.loop import train as run
 
         table = read_table(config, changes or [])
         limit = float("inf") if pause is None else pause
         if "rounds" in table:
-            _self_improve(table, config, output, (data or [Path()])[0], init, device, resume, limit)
+            _self_improve(table, config, output, only_folder(data or [Path()]), init, device, resume, limit)
             return
         settings = make_config(table, config)
         with Labels() as labels, Bar() as bar:
@@ -84,7 +84,8 @@ def train(
         if bar.share < 1:
             typer.echo(f"{output}: {100 * bar.share:.0f} % done; the same command with --resume goes on", err=True)
         elif bar.last:
-            typer.echo(f"{output / WEIGHTS}: {summary(bar.last)}; curves in {output / CURVES}", err=True)
+            curves = f"; curves in {output / CURVES}" if (output / CURVES).is_file() else ""
+            typer.echo(f"{output / WEIGHTS}: {summary(bar.last)}{curves}", err=True)
 
 
 def _self_improve(

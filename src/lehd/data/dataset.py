@@ -17,7 +17,8 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 from lehd.data.generate import CvrpArrays, TspArrays, uniform_cvrp, uniform_tsp, x_type_cvrp
 from lehd.data.shapes import shapes_tsp
 from lehd.errors import LehdError
+from lehd.io.text import LARGEST
 from lehd.model.checkpoint import write_atomically
 from lehd.problems import of
 from lehd.types import Instances, Solution
@@ -49,6 +51,16 @@ RECIPES: dict[str, tuple[int, Generator]] = {
 
 def problem_of(recipe: str) -> str:
     return "TSP" if recipe.endswith("_tsp") else "CVRP"
+
+
+def check_recipe(recipe: str, customers: int, shards: Iterable[int]) -> None:
+    """Raise unless there are such instances."""
+    if recipe not in RECIPES:
+        raise LehdError(f"unknown recipe {recipe!r}; known: {', '.join(RECIPES)}")
+    if not 3 <= customers < 65_536:
+        raise LehdError(f"{customers} customers: expected 3 to 65535")
+    if (first := min(shards, default=0)) < 0:
+        raise LehdError(f"shard {first}: shards are counted from 0")
 
 
 def draw_shard(recipe: str, customers: int, shard: int) -> TspArrays | CvrpArrays:
@@ -88,18 +100,33 @@ def load_labels(path: str | Path) -> Labelled:
     if "nodes" not in arrays and "tour" not in arrays:
         hint = f"lehd label {path} FOLDER --improve WEIGHTS --merge FILE"
         raise LehdError(f"{path}: no labels in it, neither nodes nor tour; `{hint}` would make them")
+    with reading(path):
+        labelled = from_plain(expand(arrays) if "recipe" in arrays else arrays)
+        if not len(labelled):
+            raise LehdError("no labels in it")
+        of(labelled.instances).check(labelled.instances, labelled.solution)
+    return labelled
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Says of which file the arrays are that something is wrong with."""
     try:
-        labelled = from_plain(expand(path, arrays) if "recipe" in arrays else arrays)
+        yield
     except KeyError as error:
         raise LehdError(f"{path}: the array {error} is missing") from None
-    of(labelled.instances).check(labelled.instances, labelled.solution)
-    return labelled
+    except (ValueError, TypeError, IndexError, RuntimeError) as error:  # arrays of a wrong type or shape fail anywhere
+        kind = type(error) if isinstance(error, LehdError) else LehdError
+        raise kind(f"{path}: {error}") from None
 
 
 def read_arrays(path: Path) -> Arrays:
     """Everything in an npz file."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("a single array, as in an .npy file")
+        with archive:
             return {name: archive[name] for name in archive.files}
     except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise LehdError(f"{path}: not a readable npz file of labels ({error})") from None
@@ -142,51 +169,85 @@ def concatenate(parts: Sequence[Labelled]) -> Labelled:
 
 def from_plain(arrays: Arrays) -> Labelled:
     """What the arrays of the plain layout hold."""
-    nodes = torch.as_tensor(np.ascontiguousarray(arrays["nodes"] if "nodes" in arrays else arrays["tour"])).long()
-    cvrp = "demands" in arrays
-    via = torch.as_tensor(arrays["via_depot"]).bool() if cvrp else torch.zeros_like(nodes, dtype=torch.bool)
-    return Labelled(plain_instances(arrays), Solution(nodes, via))
+    return Labelled(plain_instances(arrays), plain_solution(arrays))
+
+
+def plain_solution(arrays: Arrays) -> Solution:
+    order = "nodes" if "nodes" in arrays else "tour"
+    nodes = torch.as_tensor(whole_numbers(arrays[order], order))
+    if "demands" not in arrays:
+        return Solution(nodes, torch.zeros_like(nodes, dtype=torch.bool))
+    return Solution(nodes, torch.as_tensor(_shaped(arrays, "via_depot", *nodes.shape)).bool())
 
 
 def plain_instances(arrays: Arrays) -> Instances:
-    cvrp = "demands" in arrays
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
+        coords = np.ascontiguousarray(arrays["coords"], dtype=np.float32)
+    if coords.ndim != 3 or coords.shape[2] != 2:
+        raise LehdError(f"the array coords has the shape {coords.shape}; expected (instances, nodes, 2)")
+    if not np.isfinite(coords).all():
+        raise LehdError("a coordinate is not a finite number")
+    if "demands" not in arrays:
+        return Instances(torch.as_tensor(coords))
     return Instances(
-        coords=torch.as_tensor(np.ascontiguousarray(arrays["coords"], dtype=np.float32)),
-        demands=torch.as_tensor(arrays["demands"].astype(np.int64)) if cvrp else None,
-        capacity=torch.as_tensor(arrays["capacity"].astype(np.int64)) if cvrp else None,
+        coords=torch.as_tensor(coords),
+        demands=torch.as_tensor(whole_numbers(_shaped(arrays, "demands", *coords.shape[:2]), "demands")),
+        capacity=torch.as_tensor(whole_numbers(_shaped(arrays, "capacity", len(coords)), "capacity")),
     )
+
+
+def whole_numbers(values: Any, name: str = "") -> NDArray[np.int64]:
+    """Numbers of any type as int64. Fractions are refused: cut off, they would leave another problem."""
+    numbers = np.asarray(values)
+    if numbers.dtype.kind not in "iu":
+        numbers = numbers.astype(np.float64)
+        wrong = ~(np.abs(numbers) <= LARGEST) | (numbers != np.floor(numbers))
+        if wrong.any():
+            place = f" in the array {name}" if name else ""
+            raise LehdError(f"{numbers[wrong][0]:g}{place}: expected a whole number")
+    return numbers.astype(np.int64, order="C")
+
+
+def _shaped(arrays: Arrays, name: str, *shape: int) -> NDArray[Any]:
+    """The array of that name, which must have this shape."""
+    array = arrays[name]
+    if array.shape != shape:
+        raise LehdError(f"the array {name} has the shape {array.shape}; expected {shape}")
+    return array
 
 
 def solved_rows(arrays: Arrays) -> NDArray[np.bool_]:
     """Which instances of a compact file have a label."""
+    shards = len(arrays["shard"])
     if "solved" in arrays:
-        return arrays["solved"].reshape(-1).astype(bool)
-    return np.full(len(arrays["shard"]) * SHARD, "nodes" in arrays)
+        return _shaped(arrays, "solved", shards, SHARD).reshape(-1).astype(bool)
+    return np.full(shards * SHARD, "nodes" in arrays)
 
 
-def draw_compact(path: Path, arrays: Arrays) -> Arrays:
+def draw_compact(arrays: Arrays) -> Arrays:
     """The instances of a compact file, drawn again: arrays of the plain layout without labels."""
     recipe, customers = str(arrays["recipe"]), int(arrays["customers"])
-    if recipe not in RECIPES:
-        raise LehdError(f"{path}: unknown recipe {recipe!r}; known: {', '.join(RECIPES)}")
-    if len(arrays["shard"]) == 0:
-        raise LehdError(f"{path}: no shard of labels in it")
-    drawn = [draw_shard(recipe, customers, int(shard)) for shard in arrays["shard"]]
+    shards = whole_numbers(arrays["shard"], "shard")
+    if shards.ndim != 1 or len(shards) == 0:
+        raise LehdError(f"the array shard has the shape {shards.shape}; expected a row of numbers")
+    check_recipe(recipe, customers, shards)
+    drawn = [draw_shard(recipe, customers, int(shard)) for shard in shards]
     return {name: np.concatenate([getattr(part, name) for part in drawn]) for name in drawn[0]._fields}
 
 
-def expand(path: Path, arrays: Arrays) -> Arrays:
+def expand(arrays: Arrays) -> Arrays:
     """A compact file's labels in the plain layout."""
-    plain = draw_compact(path, arrays)
+    plain = draw_compact(arrays)
     customers, solved = int(arrays["customers"]), solved_rows(arrays)
-    plain["nodes"] = arrays["nodes"].reshape(-1, customers)
+    shape = (len(arrays["shard"]), SHARD)
+    plain["nodes"] = _shaped(arrays, "nodes", *shape, customers).reshape(-1, customers)
     if "demands" in plain:
-        bits = arrays["via"].reshape(len(solved), -1)
+        bits = _shaped(arrays, "via", *shape, -(-customers // 8)).reshape(len(solved), -1)
         plain["via_depot"] = np.unpackbits(bits, axis=1, count=customers).astype(bool)
     plain = {name: array[solved] for name, array in plain.items()}
     labelled = from_plain(plain)
     cost = of(labelled.instances).cost(labelled.instances, labelled.solution).double().numpy()
-    if not np.allclose(cost, arrays["cost"].reshape(-1)[solved], rtol=1e-4):
+    if not np.allclose(cost, _shaped(arrays, "cost", *shape).reshape(-1)[solved], rtol=1e-4):
         recipe = str(arrays["recipe"])
-        raise LehdError(f"{path}: this numpy draws other instances from {recipe} than the labels were made for")
+        raise LehdError(f"this numpy draws other instances from {recipe} than the labels were made for")
     return plain

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from lehd.data.dataset import Arrays, Labelled, write_arrays
+from lehd.data.dataset import Arrays, Labelled, reading, whole_numbers, write_arrays
 from lehd.errors import LehdError
 from lehd.problems import of
 from lehd.types import Instances, Solution
@@ -46,10 +46,8 @@ def read_foreign(path: str | Path, solutions: str | Path | None = None) -> Label
         except (OSError, UnicodeDecodeError) as error:
             raise LehdError(f"{path}: not a readable text file of labels ({error})") from None
     labelled = _stack(rows, path)
-    try:
+    with reading(path):
         of(labelled.instances).check(labelled.instances, labelled.solution)
-    except LehdError as error:
-        raise type(error)(f"{path}: {error}") from None
     return labelled
 
 
@@ -94,14 +92,14 @@ def _cvrp_row(line: str) -> Row:
     }
     coords = _pairs([float(value) for value in part["depot"] + part["customer"]])
     customers = len(coords) - 1
-    demands = [_whole(value) for value in part["demand"]]
+    demands = whole_numbers(part["demand"]).tolist()
     if demands and demands[0] != 0:  # the depot's is left out
         demands = [0, *demands]
-    order = [_whole(value) for value in part["node_flag"]]
+    order = whole_numbers(part["node_flag"]).tolist()
     if len(demands) != customers + 1 or len(order) != 2 * customers or len(part["capacity"]) != 1:
         raise ValueError(f"{len(demands)} demands and {len(order)} entries of node_flag for {customers} customers")
     nodes, flags = order[:customers], order[customers:]
-    return coords, demands, _whole(part["capacity"][0]), nodes, [bool(flag) for flag in flags]
+    return coords, demands, int(whole_numbers(part["capacity"][0])), nodes, [bool(flag) for flag in flags]
 
 
 def _kool_rows(path: Path, solutions: Path) -> list[Row]:
@@ -127,7 +125,7 @@ def _kool_row(instance: Any, solution: Any) -> Row:
     if solution is None:
         raise ValueError("it has no solution")
     tour = solution[1] if isinstance(solution, tuple) else solution
-    sequence = [_whole(node) for node in np.asarray(tour).reshape(-1).tolist()]
+    sequence = whole_numbers(np.asarray(tour).reshape(-1)).tolist()
     if not (isinstance(instance, tuple) and len(instance) == 4):
         coords = _pairs(np.asarray(instance, dtype=np.float64).reshape(-1).tolist())
         return coords, None, None, sequence, [False] * len(sequence)
@@ -135,7 +133,8 @@ def _kool_row(instance: Any, solution: Any) -> Row:
     # Node 0 between two customers is the depot.
     pairs = [(node, before == 0) for before, node in zip([0, *sequence], sequence, strict=False) if node != 0]
     nodes, via = [node for node, _ in pairs], [flag for _, flag in pairs]
-    return _pairs(depot + customers), [0, *map(_whole, demands)], _whole(capacity[0]), nodes, via
+    quantities = whole_numbers([capacity[0], 0, *demands]).tolist()
+    return _pairs(depot + customers), quantities[1:], quantities[0], nodes, via
 
 
 class _Unpickler(pickle.Unpickler):
@@ -193,13 +192,6 @@ def _pairs(numbers: Sequence[float]) -> list[list[float]]:
     if not np.isfinite(numbers).all():
         raise ValueError("a coordinate is not a finite number")
     return [[x, y] for x, y in zip(numbers[::2], numbers[1::2], strict=True)]
-
-
-def _whole(value: Any) -> int:
-    number = float(value)
-    if not number.is_integer():
-        raise ValueError(f"{value}: expected a whole number")
-    return int(number)
 
 
 def _stack(rows: list[Row], path: Path) -> Labelled:

@@ -23,6 +23,7 @@ from lehd.data.dataset import (
     from_plain,
     plain_instances,
     read_arrays,
+    reading,
     solved_rows,
 )
 from lehd.errors import LehdError
@@ -86,8 +87,6 @@ def read_label_file(path: Path) -> LabelFile:
 
 def fresh_instances(recipe: str, customers: int, shards: range) -> LabelFile:
     """Instances drawn from a recipe, without labels."""
-    if recipe not in RECIPES:
-        raise LehdError(f"unknown recipe {recipe!r}; known: {', '.join(RECIPES)}")
     arrays = {"recipe": np.array(recipe), "customers": np.array(customers), "shard": np.array(shards)}
     return _label_file(Path(recipe), arrays)
 
@@ -103,23 +102,19 @@ def source_name(solver: str, seconds: float = math.nan, iterations: float = 0) -
 
 
 def _label_file(path: Path, arrays: Arrays) -> LabelFile:
-    try:
+    with reading(path):
         compact, has_labels = "recipe" in arrays, "nodes" in arrays or "tour" in arrays
-        instances = plain_instances(draw_compact(path, arrays) if compact else arrays)
+        instances = plain_instances(draw_compact(arrays) if compact else arrays)
         instances = replace(instances, coords=instances.coords.double())  # in single precision noise could be shorter
         problem = of(instances)
         labelled = solved_rows(arrays) if compact else np.full(len(instances), has_labels)
         nodes = torch.zeros(len(instances), instances.num_nodes - problem.first_node, dtype=torch.long)
         solution = Solution(nodes, torch.zeros_like(nodes, dtype=torch.bool))
         if has_labels:
-            found = from_plain(expand(path, arrays) if compact else arrays)
+            found = from_plain(expand(arrays) if compact else arrays)
             problem.check(found.instances, found.solution)
             solution.nodes[labelled], solution.via_depot[labelled] = found.solution.nodes, found.solution.via_depot
-    except KeyError as error:
-        raise LehdError(f"{path}: the array {error} is missing") from None
-    except (ValueError, IndexError, RuntimeError) as error:
-        raise error if isinstance(error, LehdError) else LehdError(f"{path}: {error}") from None
-    sources, source = _sources(path, arrays, labelled)
+        sources, source = _sources(path, arrays, labelled)
     return LabelFile(arrays, instances, solution, labelled, sources, source)
 
 
@@ -127,7 +122,7 @@ def _sources(path: Path, arrays: Arrays, labelled: NDArray[np.bool_]) -> tuple[t
     if "sources" in arrays and "source" in arrays:
         names, source = tuple(map(str, arrays["sources"])), arrays["source"].reshape(-1).astype(np.int64)
         if source.shape != labelled.shape or source.max(initial=-1) >= len(names):
-            raise LehdError(f"{path}: the array source does not fit the labels")
+            raise LehdError("the array source does not fit the labels")
     elif "solver" in arrays and "recipe" in arrays:
         limits = np.stack([arrays["seconds"], arrays.get("iterations", np.zeros(len(arrays["seconds"])))], 1)
         made = [source_name(str(name), *limit) for name, limit in zip(arrays["solver"], limits, strict=True)]

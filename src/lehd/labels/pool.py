@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lehd.data.dataset import RECIPES, SHARD, draw_shard, problem_of
+from lehd.data.dataset import RECIPES, SHARD, check_recipe, draw_shard, problem_of
 from lehd.errors import LehdError
 from lehd.labels.shards import Shard, merge, shard_id
 from lehd.labels.solvers import KINDS, SolveEach, Solver, limit_of, make_solver, patience
@@ -62,10 +62,7 @@ def label(
 
     An instance on which the solver fails, crashes or hangs is marked as not solved, and the shard written without it.
     """
-    if recipe not in RECIPES:
-        raise LehdError(f"unknown recipe {recipe!r}; known: {', '.join(RECIPES)}")
-    if not 3 <= customers < 65_536:
-        raise LehdError(f"{customers} customers: expected 3 to 65535")
+    check_recipe(recipe, customers, shards)
     done = Folder(folder, f"{recipe}-{customers}.json", {"solver": solver.name, **limit_of(solver)})
     missing = [number for number in shards if shard_id(recipe, customers, number) not in done]
     begun = time.perf_counter()

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lehd.data.dataset import SHARD, Arrays, write_arrays
+from lehd.data.dataset import SHARD, Arrays, read_arrays, reading, write_arrays
 from lehd.data.generate import CvrpArrays, TspArrays
 from lehd.errors import LehdError
 from lehd.labels.solvers import Batch, Solver, Task
@@ -89,14 +85,11 @@ def merge(folder: Path, recipe: str, customers: int, target: Path) -> int:
     return int(joined["solved"].sum())
 
 
-def _read(path: Path) -> dict[str, NDArray[Any]]:
+def _read(path: Path) -> Arrays:
     """The arrays of a shard that can be joined. Older ones do not say where their labels came from."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files if name not in ("recipe", "customers")}
+    arrays = {name: array for name, array in read_arrays(path).items() if name not in ("recipe", "customers")}
+    with reading(path):
         arrays.setdefault("solved", np.ones(arrays["cost"].shape, bool))
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise LehdError(f"{path}: not a readable shard ({error})") from None
     arrays.setdefault("solver", np.array(["unknown"]))
     arrays.setdefault("seconds", np.array([np.nan]))
     arrays.setdefault("iterations", np.array([0]))

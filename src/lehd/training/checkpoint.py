@@ -29,6 +29,18 @@ from lehd.model.lehd import LEHD
 
 MANIFEST, FOLDER = "checkpoint.json", "checkpoint"
 VERSION = 1
+# What a run cannot go on without, beside weights and moments.
+FACTS = {
+    "step": int,
+    "seconds": int | float,
+    "decisions": int,
+    "tokens": int,
+    "batches": int,
+    "random": list,
+    "device": str,
+    "config": dict,
+}
+TENSORS = ("generator", "sums")
 
 
 @dataclass(frozen=True)
@@ -69,6 +81,10 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             raise LehdError(f"{path}: written by another version of lehd (layout {facts['version']}, not {VERSION})")
         files = {kind: folder / FOLDER / name for kind, name in facts["files"].items()}
         tensors = load(files["optimizer"].read_bytes())
+        missing = [name for name, kind in FACTS.items() if not isinstance(facts.get(name), kind)]
+        missing += [name for name in TENSORS if name not in tensors]
+        if missing:
+            raise LehdError(f"{path}: not a whole checkpoint, it lacks {', '.join(missing)}")
         average = load_model(files["average"]) if "average" in files else None
         return Checkpoint(load_model(files["weights"]), average, tensors, facts)
     except LehdError:

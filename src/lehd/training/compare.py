@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from lehd.bench.watch import Watch as BenchWatch
 from lehd.data.dataset import read_arrays
 from lehd.data.label_file import read_label_file
 from lehd.decoding.stop import Stop
-from lehd.errors import LehdError
+from lehd.errors import LehdError, writing
 from lehd.model.checkpoint import write_atomically
 from lehd.training.config import TrainConfig, check_kinds, make_config, read_table, refuse_unknown
 from lehd.training.loop import WEIGHTS, run_training
@@ -65,8 +66,11 @@ def make_comparison(table: dict[str, Any], path: str | Path) -> Comparison:
     unknown = table.keys() - {"run", "common", "model", "test"}
     if unknown:
         raise LehdError(f"{path}: unknown setting {', '.join(sorted(unknown))}")
+    for name in ("common", "model", "test"):
+        if not isinstance(table.get(name, {}), dict):
+            raise LehdError(f"{path}: expected a table [{name}]")
     tables, test = table.get("run"), table.get("test", {})
-    if not isinstance(tables, list) or not tables or not all(isinstance(each.get("name"), str) for each in tables):
+    if not isinstance(tables, list) or not tables or not all(map(_has_a_name, tables)):
         raise LehdError(f"{path}: expected a table [[run]] with a name for each training")
     runs = {}
     for each in tables:
@@ -75,7 +79,7 @@ def make_comparison(table: dict[str, Any], path: str | Path) -> Comparison:
         runs[each["name"]] = make_config(
             table.get("common", {}) | settings | {"model": model}, f"{path} {each['name']}"
         )
-    if len(runs) != len(tables) or any("/" in name or name.startswith(".") for name in runs):
+    if len(runs) != len(tables) or any("/" in name or name.startswith(".") or not name for name in runs):
         raise LehdError(f"{path}: the names of runs become folders: they must be different and without slashes")
     refuse_unknown(test, Test, path)
     try:
@@ -85,6 +89,10 @@ def make_comparison(table: dict[str, Any], path: str | Path) -> Comparison:
         return Comparison(runs, Test(**values))
     except LehdError as error:
         raise LehdError(f"{path}: {error}") from None
+
+
+def _has_a_name(table: object) -> bool:
+    return isinstance(table, dict) and isinstance(table.get("name"), str)
 
 
 @dataclass
@@ -103,26 +111,30 @@ class Compare:
 
     def run(self) -> bool:
         """Whether all is done; if not, the time was up, and the next call goes on."""
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise LehdError("a comparison runs in one process; start it without torchrun")
+        self._refuse_missing_files()
+        with writing(self.folder, lambda: "; the same command goes on from what is there"):
+            return self._run()
+
+    def _run(self) -> bool:
         begun = time.perf_counter()
-        test = self.comparison.test
-        facts = json.loads(self._facts_path.read_text()) if self._facts_path.exists() else {}
-        sets = [self._load(name) for name in test.sets]
+        facts = self._facts()
+        sets = [self._load(name) for name in self.comparison.test.sets]
         for name, config in self.comparison.runs.items():
             left = max(0.0, self.pause - (time.perf_counter() - begun))
-            if facts.get(name, {}).get("progress", 0) < 1:
-                self.tell(f"training {name}")
-                trainer = run_training(
-                    config, self.folder / name, self.data, None, self.device, True, self.watch, pause=left
-                )
-                facts[name] = {
-                    "progress": trainer.progress,
-                    "seconds": trainer.seconds,
-                    "decisions": trainer.decisions,
-                    "steps": trainer.step,
-                }
-                write_atomically(self._facts_path, json.dumps(facts).encode())
-                if trainer.progress < 1:
-                    return False
+            self.tell(f"training {name}")  # which ends at once, if it is done and the configuration wants no more
+            folder = self.folder / name
+            trainer = run_training(config, folder, self.data, None, self.device, True, self.watch, pause=left)
+            facts[name] = {
+                "progress": trainer.progress,
+                "seconds": trainer.seconds,
+                "decisions": trainer.decisions,
+                "steps": trainer.step,
+            }
+            write_atomically(self._facts_path, json.dumps(facts).encode())
+            if trainer.progress < 1:
+                return False
             for test_set in sets:
                 left = max(0.0, self.pause - (time.perf_counter() - begun))
                 stop = Stop() if left == float("inf") else Stop(deadline=time.perf_counter() + left)
@@ -131,9 +143,27 @@ class Compare:
                     return False
         return True
 
+    def _refuse_missing_files(self) -> None:
+        """Before anything is trained that would be in vain."""
+        test = self.comparison.test
+        names = [name for config in self.comparison.runs.values() for name in config.data]
+        for name in (*names, test.labels, test.labels_reference):
+            if name is not None and not (self.data / name).is_file():
+                raise LehdError(f"{self.data / name}: no such label file")
+
     @property
     def _facts_path(self) -> Path:
         return self.folder / RUNS
+
+    def _facts(self) -> dict[str, Any]:
+        """What is known of runs so far."""
+        if not self._facts_path.exists():
+            return {}
+        try:
+            found: dict[str, Any] = json.loads(self._facts_path.read_text())
+        except (OSError, ValueError) as error:
+            raise LehdError(f"{self._facts_path}: not readable ({error}); it may be deleted") from None
+        return found
 
     def _load(self, name: str) -> TestSet:
         test = self.comparison.test
@@ -159,7 +189,7 @@ class Compare:
 
     def table(self) -> str:
         """Gap in per cent of every run, row by row of methods, set by set; and how long each was trained."""
-        facts = json.loads(self._facts_path.read_text())
+        facts = self._facts()
         test = self.comparison.test
         rows = [["run", "method", *(f"{name} %" for name in test.sets), "trained s", "Mdecisions"]]
         for name in self.comparison.runs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -18,6 +19,7 @@ SUPERVISED, REINFORCE = "supervised", "reinforce"
 RANDOM, STEPS = "random", "steps"
 ADAMW, MUON = "adamw", "muon"
 AUTO = "auto"
+LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,12 @@ class TrainConfig:
         ends = [end for end in (self.steps, self.seconds, self.epochs) if end is not None]
         if len(ends) != 1:
             raise LehdError("a training run ends after `steps`, `seconds` or `epochs`: give one of them")
-        if ends[0] <= 0:
+        if not ends[0] > 0:
             raise LehdError("`steps`, `seconds` or `epochs` must be positive")
         if self.shares and len(self.shares) != len(self.data):
             raise LehdError("give one of `shares` for every file of `data`, or none")
+        if self.shares and not (all(share >= 0 for share in self.shares) and 0 < sum(self.shares) < math.inf):
+            raise LehdError(f"shares = {list(self.shares)}: expected numbers from 0, not all of them 0")
         if self.method not in (SUPERVISED, REINFORCE):
             raise LehdError(f'method = {self.method!r}: expected "{SUPERVISED}" or "{REINFORCE}"')
         if self.method == REINFORCE:
@@ -103,6 +107,19 @@ class TrainConfig:
             raise LehdError("`views` have at least 2 nodes, and `view_share` is from 0 to 1")
         if not 0 <= self.average < 1:
             raise LehdError(f"average = {self.average}: expected a decay from 0 (none) to below 1")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise LehdError(f"seed = {self.seed}: expected a whole number from 0 to {LARGEST_SEED}")
+        self._check_optimizer()
+
+    def _check_optimizer(self) -> None:
+        if not 0 < self.learning_rate < math.inf:
+            raise LehdError(f"learning_rate = {self.learning_rate}: expected a positive number")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise LehdError(f"betas = {list(self.betas)}: expected two numbers from 0 to below 1")
+        if not 0 <= self.weight_decay < math.inf:
+            raise LehdError(f"weight_decay = {self.weight_decay}: expected a number from 0")
+        if not self.clip > 0:
+            raise LehdError(f"clip = {self.clip}: expected a positive number, or inf: never")
 
     def _check_reinforce(self) -> None:
         if self.recipe not in RECIPES:

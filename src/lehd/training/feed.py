@@ -35,7 +35,8 @@ class Data:
     """Labels on the device, apart from those held out for validation.
 
     The first `held_out` labels of every file are. Of a user's `own` files, which may hold one label each, it is every
-    fifth at most; where there are fewer than five, validation looks at what training sees.
+    fifth at most; where there are fewer than five, validation looks at what training sees. Their labels are all drawn
+    equally often: the shares of a configuration are those of the files it names.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Data:
     ):
         if own:
             parts, validation = _hold_out_some(parts, held_out)
+            shares = ()
         else:
             if any(len(part) <= held_out for part in parts):
                 raise LehdError(f"every label file needs more than the {held_out} labels that are held out")
@@ -96,6 +98,7 @@ class Plan:
 
 class Feed(Protocol):
     batches: int  # batches of partial solutions that are done: all that resuming needs beside the random states
+    counts_batches: bool  # whether passes are counted by them
 
     @property
     def passes(self) -> float:
@@ -109,7 +112,7 @@ class Feed(Protocol):
 
 
 class RandomStates:
-    passes, between = 0.0, True
+    passes, between, counts_batches = 0.0, True, False
 
     def __init__(
         self, config: TrainConfig, problem: Problem, data: Data, rng: random.Random, generator: torch.Generator
@@ -132,6 +135,8 @@ class RandomStates:
 
 
 class ConstructionSteps:
+    counts_batches = True
+
     def __init__(
         self, config: TrainConfig, problem: Problem, data: Data, rng: random.Random, generator: torch.Generator
     ):

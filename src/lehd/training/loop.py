@@ -18,7 +18,8 @@ from pathlib import Path
 
 import torch
 
-from lehd.data.dataset import Labelled, load_labels
+from lehd.data.dataset import Labelled
+from lehd.data.own_files import read_labels
 from lehd.device import find_device
 from lehd.errors import LehdError
 from lehd.model.checkpoint import load_model, shipped_weights
@@ -68,7 +69,8 @@ def run_training(
 
     A configuration that names none trains on `data` itself, and so does any where `data` are files: label files,
     problems with or without solutions, folders of these. Problems without a solution are labelled first, and `on_label`
-    told of each. The weights `init` may be "shipped", those of the package.
+    told of each. Reinforcement validates on such files, and needs none. The weights `init` may be "shipped", those of
+    the package.
 
     `resume` goes on from the last checkpoint in `folder`, where there is one. Without it such a folder is refused,
     unless the processes were restarted by the torchrun that also started those of the checkpoint. `pause` is the number
@@ -82,8 +84,9 @@ def run_training(
         checkpoint = processes.from_first(lambda: _find_checkpoint(folder, resume, processes))
         where = _device(device, processes)
         labels = None
-        if config.method == SUPERVISED or config.data:
-            parts, own = _labels(config, folder, data, init, where, on_label, processes)
+        paths = [data] if isinstance(data, Path) else list(data)
+        if config.method == SUPERVISED or config.data or processes.from_first(lambda: _are_data(paths)):
+            parts, own = _labels(config, folder, paths, init, where, on_label, processes)
             config = _settle(config, parts)
             labels = Data(parts, config.shares, config.held_out, where, own)
         torch.manual_seed(config.seed)
@@ -110,19 +113,23 @@ def _find_checkpoint(folder: Path, resume: bool, processes: Processes) -> Checkp
     return checkpoint
 
 
+def _are_data(paths: list[Path]) -> bool:
+    """Whether these are data themselves, not just the folder of files that a configuration may name."""
+    return len(paths) > 1 or not all(path.is_dir() for path in paths)
+
+
 def _labels(
     config: TrainConfig,
     folder: Path,
-    data: Path | Sequence[Path],
+    paths: list[Path],
     init: Path | None,
     device: torch.device,
     on_label: Callable[[Made], None] | None,
     processes: Processes,
 ) -> tuple[list[Labelled], bool]:
     """What to train on, and whether these are files of the user's own rather than those of the configuration."""
-    paths = [data] if isinstance(data, Path) else list(data)
     if config.data and len(paths) == 1 and not paths[0].is_file():
-        parts = [load_labels(paths[0] / name) for name in config.data]
+        parts = [read_labels(paths[0] / name) for name in config.data]
         if processes.count > 1 and not processes.all_have(digest(parts)):
             raise LehdError(f"{paths[0]}: the processes of this run find different labels there")
         return parts, False
@@ -167,9 +174,19 @@ def _draw_curves(folder: Path) -> None:
         return
     try:
         from lehd.training.curves import plot_curves
+
+        plot_curves(folder, folder / CURVES)
     except ImportError:
         return
-    plot_curves(folder, folder / CURVES)
+    except LehdError as error:
+        print(f"no picture: {error}", file=sys.stderr, flush=True)
+
+
+def only_folder(paths: Sequence[Path]) -> Path:
+    """What self-improved training takes as data."""
+    if len(paths) != 1 or not paths[0].is_dir():
+        raise LehdError("self-improved training makes its own labels: give one --data, the folder of the `reference`")
+    return paths[0]
 
 
 def _print_label(made: Made) -> None:
@@ -196,6 +213,7 @@ def main() -> None:
         if "rounds" in table:
             from lehd.training.self_improve import run_from_table  # which builds on this module
 
+            options.data = [only_folder(options.data)]
             run_from_table(table, options)
             return
         config = make_config(table, options.config)

@@ -12,21 +12,21 @@ from pathlib import Path
 
 import torch
 
-from lehd.data.dataset import Labelled, load_labels
+from lehd.data.dataset import Labelled, plain_solution, read_arrays, reading
 from lehd.data.foreign import write_plain
 from lehd.data.own_files import ProblemFile, find_files, read_labels, read_problem
 from lehd.errors import LehdError
-from lehd.labels.solvers import DEFAULT, KINDS, Solver, Task, make_solver
+from lehd.labels.solvers import DEFAULT, KINDS, Solver, Task, make_solver, patience
 from lehd.problems import of
-from lehd.types import Solution
+from lehd.training.config import AUTO
+from lehd.types import Instances, Solution
 from lehd.work.local import Pool
 from lehd.work.run import run_units
 from lehd.work.units import Failure, Unit
 
 FOLDER = "labels"
-AUTO, MODEL = "auto", "model"
+MODEL = "model"
 MOST_SECONDS = 60.0  # for an instance, unless the user says otherwise
-PATIENCE, GRACE = 20, 120.0  # a solver is given up after so many times its time and so many seconds
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def own_labels(paths: Sequence[Path], folder: Path, how: Labelling, watch: Watch
         if file.path in solutions:
             continue
         if (path := _label_path(folder, file)).exists():
-            solutions[file.path] = load_labels(path).solution
+            solutions[file.path] = _kept(path, file.instances)
         else:
             todo.append(file)
     for number, (file, new, maker) in enumerate(_label(todo, how), 1):
@@ -82,6 +82,15 @@ def _label_path(folder: Path, file: ProblemFile) -> Path:
     return folder / FOLDER / f"{file.key}.npz"
 
 
+def _kept(path: Path, instances: Instances) -> Solution:
+    """A label that was made before. Demands may be fractions here, unlike those of label files."""
+    arrays = read_arrays(path)
+    with reading(path):
+        solution = plain_solution(arrays)
+        of(instances).check(instances, solution)
+    return solution
+
+
 def _label(files: list[ProblemFile], how: Labelling) -> Iterator[tuple[ProblemFile, Solution, str]]:
     """Solutions as they are found, and who found them."""
     solvers = {file.path: _solver(file, how) for file in files}
@@ -90,8 +99,8 @@ def _label(files: list[ProblemFile], how: Labelling) -> Iterator[tuple[ProblemFi
         Unit(str(file.path), (solver, _task(file))) for file in files if (solver := solvers[file.path]) is not None
     ]
     left = [file for file in files if solvers[file.path] is None]
-    patience = PATIENCE * max((solver.seconds for solver in solvers.values() if solver is not None), default=0) + GRACE
-    for unit, routes in run_units(units, _call, Pool(), attempts=1, patience=patience):
+    longest = max((patience(solver) for solver in solvers.values() if solver is not None), default=0.0)
+    for unit, routes in run_units(units, _call, Pool(), attempts=1, patience=longest):
         file = by_name[unit.id]
         if isinstance(routes, Failure):
             if how.by != AUTO:

@@ -25,12 +25,13 @@ from lehd.decoding.select import Choice, Sample
 from lehd.model.lehd import LEHD
 from lehd.model.precision import arithmetic
 from lehd.problems.base import Problem
-from lehd.training.config import TrainConfig
+from lehd.training.config import REINFORCE, TrainConfig
 from lehd.training.partial import Batch
 from lehd.training.processes import Processes
 from lehd.training.supervised import cross_entropy
 from lehd.types import Instances, Rollout, State
 
+MOST_STEPS = 400  # of construction in a step of training, one part after the other: recordings of more are too large
 HELD_OUT = 1_000_000_007  # stands for a batch number: instances that are never trained on
 
 
@@ -38,7 +39,7 @@ class Reinforce:
     """Draws instances, samples solutions and adds up their gradients; also a feed that counts its batches."""
 
     names = ("cost", "best_cost")  # mean over all samples, and over the best of each instance
-    between = True
+    between = counts_batches = True
 
     def __init__(
         self,
@@ -56,6 +57,17 @@ class Reinforce:
         steps = range(3 - problem.actions_per_node, config.customers)  # available nodes; a last one may be no choice
         self.decisions = config.batch * self.starts * len(steps)  # of a step, and tokens through the decoder
         self.tokens = config.batch * self.starts * sum(available + 2 for available in steps)
+
+    @property
+    def at_once(self) -> int:
+        """Instances that are worked on together: as many as `tokens` allow."""
+        return max(1, self.config.tokens // (self.starts * (self.config.customers + 2)))
+
+    @property
+    def key(self) -> str | None:
+        """What its recording is called; None if it is too large for one."""
+        parts = -(-self.config.batch // self.processes.count // self.at_once)
+        return REINFORCE if parts * self.config.customers <= MOST_STEPS else None
 
     @property
     def passes(self) -> float:
@@ -85,16 +97,15 @@ class Reinforce:
         self.batches += 1
 
     def backward(self, model: LEHD) -> Tensor:
-        """Add the gradient of a step to the parameters, a few instances at a time: as many as `tokens` allow.
+        """Add the gradient of a step to the parameters, part by part.
 
         Returns sums (3,): costs, those of each instance's best, samples.
         """
         assert self.instances is not None
-        at_once = max(1, self.config.tokens // (self.starts * (self.config.customers + 2)))
         samples = self.config.batch * self.starts
         sums = torch.zeros(3, device=self.device)
-        for first in range(0, len(self.instances), at_once):
-            part = self.instances.rows(slice(first, first + at_once))
+        for first in range(0, len(self.instances), self.at_once):
+            part = self.instances.rows(slice(first, first + self.at_once))
             starts = pick_starts(self.problem, part, self.starts, self.generator)
             sums += reinforce(model, self.problem, part, starts, samples, self.generator, self.config.hardest)
         return sums

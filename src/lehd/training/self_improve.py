@@ -7,6 +7,7 @@
 
 Each step is resumable in itself, and a step that is done is not done again:
 
+    FOLDER/start.safetensors           the weights it began with, or
     FOLDER/reinforce/                  a run of the trainer
     FOLDER/round-1/parts, labels.npz   labels
     FOLDER/round-1/train/              a run of the trainer
@@ -29,19 +30,20 @@ import numpy as np
 
 from lehd.data.dataset import RECIPES, SHARD, problem_of
 from lehd.data.label_file import LabelFile, fresh_instances, read_label_file
-from lehd.errors import LehdError
+from lehd.errors import LehdError, writing
 from lehd.labels.improve import PrintParts, device_of, improve, write_merged
 from lehd.labels.improve import Progress as Parts
 from lehd.labels.parts import ITERATIONS, Settings
-from lehd.model.checkpoint import load_model, shipped_weights, write_atomically
+from lehd.model.checkpoint import fingerprint, load_model, save_model, shipped_weights, write_atomically
 from lehd.training.config import REINFORCE, TrainConfig, check_kinds, make_config, refuse_unknown
 from lehd.training.log import read_lines, read_log
 from lehd.training.loop import SHIPPED, WEIGHTS, run_training
 from lehd.training.table import lay_out
 from lehd.training.trainer import PrintLines, Watch
+from lehd.words import count
 from lehd.work.engines import LOCAL, find_crew
 
-STEPS, LABELS = "steps.jsonl", "labels.npz"
+STEPS, LABELS, START = "steps.jsonl", "labels.npz", "start.safetensors"
 FOUND = ("validation_loss", "validation_accuracy", "greedy_cost", "greedy_gap")
 STEP_REINFORCE, STEP_LABEL, STEP_TRAIN = "reinforce", "label", "train"
 
@@ -84,7 +86,7 @@ def make_self_improve(table: dict[str, Any], path: str | Path) -> SelfImproveCon
     rounds = table.get("rounds")
     if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
         raise LehdError(f"{path}: rounds = {rounds!r}: expected a whole number from 1")
-    for name in ("label", "train"):
+    for name in ("label", "train", *(name for name in ("reinforce", "model") if name in table)):
         if not isinstance(table.get(name), dict):
             raise LehdError(f"{path}: expected a table [{name}]")
     refuse_unknown(table["label"], LabelStep, path)
@@ -121,12 +123,18 @@ class SelfImprovement:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise LehdError("self-improved training runs in one process; start it without torchrun")
         self.begun = time.perf_counter()
+        if self.folder.exists() and not self.folder.is_dir():
+            raise LehdError(f"{self.folder}: expected a folder")
         self.done = read_lines(self.folder / STEPS)
         if self.folder.exists() and any(self.folder.iterdir()) and not resume:
             raise LehdError(f"{self.folder}: is not empty; resume the run in it (--resume) or name another folder")
         reference = self.config.label.reference
         if reference is not None and not (self.data / reference).is_file():
             raise LehdError(f"{self.data / reference}: no such label file to compare with")
+        with writing(self.folder, lambda: "; --resume goes on from what is there"):
+            return self._run()
+
+    def _run(self) -> bool:
         weights = self._first_weights()
         previous: Path | None = None
         for number in range(1, self.config.rounds + 1):
@@ -140,9 +148,17 @@ class SelfImprovement:
         return weights is not None
 
     def _first_weights(self) -> Path | None:
-        problem = problem_of(self.config.label.recipe)
+        """Those that were given, of which the folder keeps a copy to go on from; or those of reinforcement."""
+        kept, reinforced = self.folder / START, (self.folder / STEP_REINFORCE).exists()
         if self.init is not None:
-            return shipped_weights(problem) if self.init == SHIPPED else self.init
+            shipped = shipped_weights(problem_of(self.config.label.recipe))
+            model = load_model(shipped if self.init == SHIPPED else self.init)
+            if reinforced or (kept.exists() and fingerprint(load_model(kept)) != fingerprint(model)):
+                raise LehdError(f"{self.folder}: this run began with other weights than {self.init}")
+            if not kept.exists():
+                save_model(model, kept)
+        if kept.exists():
+            return kept
         if self.config.reinforce is None:
             raise LehdError("nothing to start from: give --init WEIGHTS, or a table [reinforce] in the configuration")
         return self._train(0, STEP_REINFORCE, self.folder / STEP_REINFORCE, self.config.reinforce, self.data, None)
@@ -175,6 +191,8 @@ class SelfImprovement:
         engine, needs = find_crew(wish.cluster, wish.processes, wish.gpus)
         device = device_of(engine, needs, self.device)
         parts = improve(file, place / "parts", model, device, settings, self._left(), watch, engine, needs)
+        if parts.failures:
+            raise LehdError(f"{count(len(parts.failures), 'part')} could not be labelled; {parts.failures[-1]}")
         if not parts.complete:
             return False
         write_merged(file, place / "parts", model, settings, place / LABELS)

@@ -6,8 +6,7 @@ import copy
 import json
 import random
 import time
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from lehd.errors import LehdError
+from lehd.errors import LehdError, writing
 from lehd.model.checkpoint import save_model
 from lehd.model.lehd import LEHD
 from lehd.problems import PROBLEMS
@@ -93,7 +92,8 @@ class Trainer:
         parts = self.gradient.split_with_sizes([p.numel() for p in model.parameters()])
         self.gradients = [part.view_as(p) for part, p in zip(parts, model.parameters(), strict=True)]
         on_gpu = device.type == "cuda"
-        self.graphs = StepGraphs(self.generator) if on_gpu and config.graphs else None
+        # Layers with a normalization are compiled, which cannot be recorded.
+        self.graphs = StepGraphs(self.generator) if on_gpu and config.graphs and config.model.norm == "none" else None
         self.pace = Pace(AHEAD) if on_gpu else None
         self.step = 0
         self.seconds = 0.0  # spent on this run, also before it was resumed
@@ -148,7 +148,7 @@ class Trainer:
     def _reinforce(self, feed: Reinforce) -> tuple[int, int]:
         """Learn from samples."""
         feed.load()
-        self._run(REINFORCE, lambda: self._hand_in(feed.backward(self.model)))
+        self._run(feed.key, lambda: self._hand_in(feed.backward(self.model)))
         return feed.decisions, feed.tokens
 
     def _run(self, key: Hashable | None, hand_in: Callable[[], None]) -> None:
@@ -269,12 +269,17 @@ class Trainer:
         save_checkpoint(folder, self.step, Checkpoint(self.model, self.average, tensors, facts))
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on where a checkpoint was made. The configuration may differ, but for problem and model."""
+        """Go on where a checkpoint was made. The configuration may differ, but for problem, model and method, and what
+        passes over the data are counted by."""
         facts, tensors = checkpoint.facts, checkpoint.tensors
         if facts["config"]["problem"] != self.config.problem or checkpoint.weights.config != self.config.model:
             raise LehdError("the checkpoint belongs to a model of other sizes or for another problem")
         if facts["config"].get("optimizer", ADAMW) != self.config.optimizer:
             raise LehdError(f"the checkpoint is one of optimizer = {facts['config'].get('optimizer', ADAMW)!r}")
+        for name in ("method", "states", *(("batch", "instances") if self.feed.counts_batches else ())):
+            before = facts["config"].get(name, getattr(self.config, name))
+            if before != getattr(self.config, name):
+                raise LehdError(f"the checkpoint is one of {name} = {before!r}: that cannot change within a run")
         self.model.load_state_dict(checkpoint.weights.state_dict())
         if self.average is not None:
             self.average.load_state_dict((checkpoint.average or checkpoint.weights).state_dict())
@@ -294,7 +299,7 @@ class Trainer:
         if self.progress >= 1:  # a finished run, resumed
             return self.model.eval()
         config = self.config
-        with self._writing(folder):
+        with writing(folder, lambda: _intact(folder)):
             log = Log(folder, self.step) if self.processes.writes else None
 
         def record(line: dict[str, Any]) -> None:
@@ -304,7 +309,7 @@ class Trainer:
 
         self.begun = time.perf_counter() - self.seconds
         logged = validated = saved = begun = self.seconds
-        with self._writing(folder):
+        with writing(folder, lambda: _intact(folder)):
             while self.progress < 1 and not (self.seconds - begun >= pause and self.feed.between):
                 self.train_step()
                 watch.stepped(self)
@@ -333,14 +338,9 @@ class Trainer:
         if self.average is not None:
             save_model(self.average, folder / AVERAGE)
 
-    @contextmanager
-    def _writing(self, folder: Path) -> Iterator[None]:
-        """A full disk ends the run, but not what it has written before."""
-        try:
-            yield
-        except OSError as error:
-            intact = "; the last checkpoint is intact, --resume goes on from it" if has_checkpoint(folder) else ""
-            raise LehdError(f"{folder}: cannot write ({error.strerror or error}){intact}") from error
+
+def _intact(folder: Path) -> str:
+    return "; the last checkpoint is intact, --resume goes on from it" if has_checkpoint(folder) else ""
 
 
 def _run_now(_: Hashable, work: Callable[[], None]) -> None:

@@ -35,6 +35,10 @@ ERRORS = [
     torch.OutOfMemoryError("CUDA out of memory"),
     MemoryError(),
     RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+    RuntimeError(
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call"
+    ),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from matplotlib.collections import LineCollection
 
-from lehd import distance, problems
+from lehd import distance, plot, problems
 from lehd.errors import LehdError
 from lehd.plot import _colours, plot_result, plot_solution
 from lehd.types import Instances
@@ -38,6 +38,11 @@ def test_routes_have_colours_of_their_own_and_legs_to_the_depot():
     assert [leg[0].tolist() for leg in legs.get_segments()] == [[*centre]] * 4  # out and back, two routes
     depot = next(artist for artist in axes.collections if artist.get_label() == "depot")
     assert depot.get_offsets().tolist() == [[*centre]]
+
+
+def test_a_depot_alone(tmp_path):
+    nobody = Instances(torch.zeros(1, 1, 2).double(), demands=torch.tensor([[0]]), capacity=torch.tensor([4]))
+    samples.result(nobody, []).plot(tmp_path / "depot.png")
 
 
 def test_cost_over_time_holds_the_last_cost_until_the_end():
@@ -114,6 +119,21 @@ def test_large_instances_have_no_markers(tmp_path, vehicles):
         len(artist.get_offsets()) for artist in figure.axes[0].collections if artist not in lines(figure.axes[0])
     )
     assert drawn == (1 if vehicles else 0)  # the depot alone
+
+
+def test_of_very_many_routes_the_way_to_the_depot_is_not_dashed(monkeypatch):
+    """Dashes shorter than a pixel would take most of the time. As much ink is used."""
+    result = samples.cross_result()
+    looks = []
+    for most in (5, 4):
+        monkeypatch.setattr(plot, "DASHED", most)
+        _, legs = lines(plot_result(result).axes[0])
+        ((_, dashes),) = legs.get_linestyle()
+        inked = 1.0 if dashes is None else dashes[0] / sum(dashes)
+        looks.append((dashes is None, legs.get_alpha() * inked, [leg.tolist() for leg in legs.get_segments()]))
+    assert [solid for solid, _, _ in looks] == [False, True]
+    assert looks[0][1] == pytest.approx(looks[1][1])
+    assert looks[0][2] == looks[1][2]
 
 
 def test_neighbouring_routes_never_share_a_colour():

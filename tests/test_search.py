@@ -122,3 +122,48 @@ def test_there_is_a_stopgap_while_a_long_construction_goes_on(monkeypatch):
         assert result.interrupted
         assert result.notes == (search.CHEAP,)
         assert result.cost < told[0].cost
+
+
+def test_who_calls_a_large_search_off_waits_neither_for_the_model_nor_for_insertion(monkeypatch):
+    instances, hurries = tsp(1, 8000), []
+    problem = type(of(instances))
+    cheap_start = problem.cheap_start
+
+    def watched(self, instances, hurried=False):
+        hurries.append(hurried)
+        return cheap_start(self, instances, hurried)
+
+    monkeypatch.setattr(problem, "cheap_start", watched)
+    monkeypatch.setattr("lehd.decoding.construct.embed", lambda *_: pytest.fail("nobody waits for it"))
+
+    def ctrl_c(progress):
+        raise KeyboardInterrupt
+
+    for how in ({"stop": lambda: True}, {"progress": ctrl_c, "nearest": 5}):
+        assert lehd.solve(instances, rrc=5, model=tiny_model(of(instances)), device="cpu", **how).interrupted
+    assert hurries == [True, True]
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("something else")])
+def test_without_memory_for_a_recording_speed_is_measured_without(monkeypatch, error):
+    recorded, instances = [], tsp(1, 9)
+
+    def measure(model, problem, instances, stop, record=None):
+        recorded.append(record)
+        if record is not None:
+            raise error
+        return Speed(1e-6, 1e-9)
+
+    monkeypatch.setattr(search, "measure_speed", measure)
+    monkeypatch.setattr(Search, "_record", lambda _: "a recorder")
+    asked = iter(range(5))
+
+    def solve():
+        return lehd.solve(instances, time_limit=60, stop=lambda: next(asked, None) is None, device="cpu")
+
+    if isinstance(error, torch.OutOfMemoryError):
+        assert sorted(solve().tour) == list(range(9))
+        assert recorded == ["a recorder", None]
+    else:
+        with pytest.raises(RuntimeError, match="something else"):
+            solve()

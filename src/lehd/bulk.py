@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LOG = "lehd-run.jsonl"  # beside the solutions of a run
 LEAVING = 0.2  # seconds kept for writing the solution
-DRAWING, DRAWING_PER_NODE = 0.3, 12e-6  # seconds kept for a picture
+DRAWING, DRAWING_PER_NODE, DRAWING_PER_ROUTE = 0.3, 12e-6, 15e-5  # seconds kept for a picture
 LEAST = 1e-3  # the time limit of a search for which no time is left: it returns a cheap start
 GRACE = 60.0  # seconds, beyond twice the time limit, after which a worker is taken to hang
 
@@ -99,7 +99,7 @@ class SolveFile:
         """For searching, of a file that has been waiting since `began`."""
         if self.time_limit is None:
             return None
-        drawing = DRAWING + DRAWING_PER_NODE * instance.num_nodes if self.picture else 0.0
+        drawing = seconds_of_drawing(instance) if self.picture else 0.0
         return max(LEAST, began + self.time_limit - time.monotonic() - drawing - LEAVING)
 
     def search(self, instance: Instances, seconds: float | None, **watching: Any) -> Result:
@@ -135,6 +135,14 @@ class SolveFile:
         if model is None:
             return replace(self, options=options, stop=stop)
         return replace(self, options=options | {"model": load_model(model)}, weights=Path(model).stem, stop=stop)
+
+
+def seconds_of_drawing(instance: Instances) -> float:
+    """About how long a picture of its solution takes; how many routes there will be is known from below."""
+    routes = 0.0
+    if instance.demands is not None and instance.capacity is not None:
+        routes = float(instance.demands.sum() / instance.capacity[0])
+    return DRAWING + DRAWING_PER_NODE * instance.num_nodes + DRAWING_PER_ROUTE * routes
 
 
 @dataclass(frozen=True)

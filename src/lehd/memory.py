@@ -14,6 +14,7 @@ from lehd.model.lehd import ModelConfig
 
 GIB = 2**30
 SHARE = 0.6  # of the memory there is: what the estimates below may fill
+NO_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")  # in messages
 HALF_EXTRA = GIB // 8  # on a CPU, what products in half precision are prepared in, for all sizes of blocks
 BYTES_PER_AVAILABLE = 400  # looking for the nearest, positions and orders of each available node
 
@@ -56,14 +57,20 @@ def in_turns(count: int, size: int, work: Callable[[slice], None], halved: Calla
         if part.stop - first == 1:
             raise LehdError("the memory does not hold a single instance")
         size = (part.stop - first + 1) // 2
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        give_back()
         halved(size)
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether that is what happened: on a CPU, torch has no exception of its own for it."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+    """Whether that is what happened: torch does not always have an exception of its own for it."""
+    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return known or any(words in str(error) for words in NO_MEMORY)
+
+
+def give_back() -> None:
+    """Return what torch keeps for later to the GPU: what comes next may need it in other pieces."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def row_bytes(config: ModelConfig, view: int, available: int, copies: int) -> float:

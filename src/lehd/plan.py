@@ -18,8 +18,9 @@ from lehd.types import Instances
 NEAREST = 100  # nodes in view where time is short: as many as most instances of training have
 # Of the time left, what a first construction may take with all nodes in view, and with the nearest ones.
 CONSTRUCTION_SHARES: dict[int | None, float] = {None: 0.25, NEAREST: 0.7}
-# Nodes of a partial solution of which RRC shows all: of longer ones it tries more in the same time with fewer in view,
-# unless that takes nearly as long. So it does where a GPU has few rows to work on.
+# RRC shows all nodes of its partial solutions if none has more than this. With longer ones it tries more in the same
+# time with fewer in view, unless that takes nearly as long: so it does where a GPU has few rows to work on. What suits
+# the longest is done with all of them.
 WHOLE_PARTS, NEARLY = 200, 1.2
 VIEWS = ("average", "best")  # what to do with the eight ways to look at an instance
 ITERATION_SHARE = 0.1  # of the time left when RRC begins: what the longest iteration may take

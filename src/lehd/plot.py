@@ -9,10 +9,12 @@ from __future__ import annotations
 import colorsys
 import math
 import warnings
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
@@ -40,6 +42,7 @@ TONES = (1.0, 0.72, 1.25)
 
 MARKED = 3_000  # above so many nodes their markers would cover the lines
 FILLED = 10_000  # above so many nodes the inside of a tour is no longer shaded
+DASHED = 30_000  # above so many nodes dashes are no longer than a pixel, and take most of the time
 NAMED = 30  # up to so many nodes each shows its name
 
 
@@ -175,14 +178,21 @@ def draw_routes(axes: Axes, result: Result) -> None:
     inner = LineCollection([positions[route] for route in routes], colors=colours, linewidths=width, zorder=3)
     axes.add_collection(inner, autolim=False)
     # The way from and to the depot is drawn lightly: there all routes meet.
-    legs = [[depot, positions[end]] for route in routes for end in (route[0], route[-1])]
+    ends = positions[[end for route in routes for end in (route[0], route[-1])]]
+    legs = list(np.stack([np.broadcast_to(depot, ends.shape), ends], 1))
     leg_colours = [colour for colour in colours for _ in range(2)]
+    dashed = nodes <= DASHED
     outer = LineCollection(
-        legs, colors=leg_colours, linewidths=0.6 * width, alpha=0.55, linestyles=[(0, (4, 2))], zorder=2
+        legs,
+        colors=leg_colours,
+        linewidths=0.6 * width,
+        alpha=0.55 if dashed else 0.55 * 4 / 6,  # as much ink
+        linestyles=[(0, (4, 2))] if dashed else "solid",
+        zorder=2,
     )
     axes.add_collection(outer, autolim=False)
-    colour_of = {node: colour for route, colour in zip(routes, colours, strict=True) for node in route}
-    if nodes > 1:
+    if 1 < nodes <= MARKED + 1:
+        colour_of = {node: colour for route, colour in zip(routes, colours, strict=True) for node in route}
         _draw_nodes(axes, positions[1:], [colour_of[node] for node in range(1, nodes)])
     axes.scatter(
         depot[0], depot[1], s=90, marker="s", color=INK, edgecolors="white", linewidths=1.2, zorder=6, label="depot"
@@ -234,6 +244,7 @@ def _colours(count: int) -> list[tuple[float, float, float]]:
     return [_tone(HUES[number % len(HUES)], TONES[number // len(HUES) % len(TONES)]) for number in range(count)]
 
 
+@cache
 def _tone(colour: str, factor: float) -> tuple[float, float, float]:
     red, green, blue = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
     hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)

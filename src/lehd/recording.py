@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 
@@ -33,8 +34,13 @@ class Recorder:
             graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
             try:
                 work()
-            finally:
+            except BaseException:
+                with suppress(RuntimeError):  # that the recording is of no use: why is what matters
+                    graph.capture_end()
+                raise
+            else:
                 graph.capture_end()
+            finally:
                 torch.clear_autocast_cache()
         torch.cuda.current_stream(device).wait_stream(self.stream)
         return graph

@@ -19,7 +19,7 @@ from lehd.decoding.rrc import constructor, random_reconstruct, strictly_shorter
 from lehd.decoding.select import GREEDY, Beam, Sample, Select
 from lehd.decoding.speed import Speed, faster_threads, measure_speed
 from lehd.decoding.stop import OutOfTime, Stop
-from lehd.memory import Memory
+from lehd.memory import Memory, give_back, out_of_memory
 from lehd.model.lehd import LEHD
 from lehd.plan import Options, affordable_views, plan_parts, view_of
 from lehd.problems.base import Problem, unit_box
@@ -29,6 +29,7 @@ from lehd.words import count
 
 CHEAP = "the search started from insertion, not from a solution of the model"
 NOTICEABLE = 0.5  # seconds: while a first construction takes longer, there is a stopgap
+MOMENT = 0.5  # seconds: what insertion may take once somebody has called the search off
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Search:
             if self.stop.deadline is not None and not self.problem.trivial(self.instances):
                 if self.instances.device.type == "cpu" and not interrupted:
                     torch.set_num_threads(faster_threads(self.model, self.problem, self.instances, self.stop))
-                speed = measure_speed(self.model, self.problem, self.instances, self.stop, self._record())
+                speed = self._measure_speed()
             if start is None:
                 self._first_solution(speed)
             if self.problem.trivial(self.instances):
@@ -118,6 +119,16 @@ class Search:
                 self._begin(self._cheap_start(), cheap=True)
             self.cheap = torch.ones_like(self.cheap)
         self.seconds = time.perf_counter() - self.begun
+
+    def _measure_speed(self) -> Speed:
+        """That of recorded steps, if there is memory for a recording."""
+        try:
+            return measure_speed(self.model, self.problem, self.instances, self.stop, self._record())
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+        give_back()
+        return measure_speed(self.model, self.problem, self.instances, self.stop)
 
     def _record(self) -> Record | None:
         """How steps are recorded, where all of them are: on a GPU, in greedy construction without a memory limit."""
@@ -186,9 +197,13 @@ class Search:
         return Rollout(rollout.nodes[best], rollout.via_depot[best], rollout.log_probability[best])
 
     def _cheap_start(self) -> Solution:
+        """With insertion, if there is time for it. Who has called the search off waits for no more than a moment."""
         nodes = self.instances.num_nodes
         needed = 3e-4 * min(nodes, 1000) + 4e-8 * len(self.instances) * nodes * min(nodes, 1000)  # seconds, on a CPU
-        return self.problem.cheap_start(self.instances, hurried=needed > 0.3 * self.stop.time_left())
+        left = 0.3 * self.stop.time_left()
+        called_off = self.interrupted or self.stop.called_off()
+        hurried = needed > (min(MOMENT, left) if called_off else left)
+        return self.problem.cheap_start(self.instances, hurried)
 
     # ---- keeping the incumbent
 

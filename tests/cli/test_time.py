@@ -7,11 +7,13 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import lehd.solver
 from lehd import bulk
 from lehd.cli import clock, search
+from lehd.io.arrays import coordinate_instances
 from tests.cli.command import ALONE, HARBOUR, lehd_command
 
 
@@ -39,6 +41,16 @@ def test_pictures_take_part_of_the_time(searching, tmp_path, monkeypatch):
     lehd_command("solve", HARBOUR, "--time-limit", 10, "--plot", tmp_path / "h.png")
     drawing = bulk.DRAWING + 120 * bulk.DRAWING_PER_NODE
     assert searching.calls[0]["time_limit"] == pytest.approx(10 - bulk.LEAVING - drawing)
+
+
+def test_pictures_of_many_routes_take_longer():
+    """20 customers at a time, or each alone."""
+    coords, demands = np.random.default_rng(0).random((2001, 2)), np.ones(2001)
+    demands[0] = 0
+    few, many = (coordinate_instances(coords, demands, capacity) for capacity in (20, 1))
+    extra = bulk.seconds_of_drawing(many) - bulk.seconds_of_drawing(few)
+    assert extra == pytest.approx(1900 * bulk.DRAWING_PER_ROUTE)
+    assert bulk.seconds_of_drawing(coordinate_instances(coords)) < bulk.seconds_of_drawing(few)
 
 
 def test_no_time_left_still_gives_a_solution(searching):

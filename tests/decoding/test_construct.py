@@ -3,9 +3,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lehd.decoding.construct import best_rows, construct
+from lehd.decoding.construct import AHEAD, best_rows, construct, pace_of
+from lehd.decoding.replay import Replays
 from lehd.decoding.select import GREEDY, Beam, Sample
-from lehd.decoding.stop import OutOfTime, Stop
+from lehd.decoding.stop import OutOfTime, Stop, max_iterations
 from lehd.problems import of
 from lehd.types import Rollout
 from tests.builders import cvrp, generator, tiny_model, tsp
@@ -105,8 +106,34 @@ def test_best_rows_ignores_rows_that_do_not_count():
     assert best_rows(problem, instances, state, Rollout(nodes, via, alive), 3).tolist() == [int(order[1])]
 
 
-def test_construction_stops_when_the_time_is_up():
+def test_construction_stops_when_the_time_is_up(monkeypatch):
+    """Before everything is embedded, which may take long."""
+    monkeypatch.setattr("lehd.decoding.construct.embed", lambda *_: pytest.fail("there is no time for it"))
     instances = tsp(1, 10)
     problem = of(instances)
+    state, stop = problem.initial_state(instances), Stop(deadline=0.0)
     with pytest.raises(OutOfTime):
-        construct(tiny_model(problem), problem, instances, problem.initial_state(instances), stop=Stop(deadline=0.0))
+        construct(tiny_model(problem), problem, instances, state, stop=stop)
+    with pytest.raises(OutOfTime):
+        Replays(tiny_model(problem), problem, record=lambda work: None).construct(instances, state, stop=stop)
+
+
+def test_on_a_gpu_no_step_is_launched_long_before_the_stop_is_asked(monkeypatch):
+    cuda, stop = torch.device("cuda"), max_iterations(3)
+    assert pace_of(stop, cuda, 7).ahead == 7
+    assert pace_of(None, cuda, 7) is None
+    assert pace_of(stop, torch.device("cpu"), 7) is None
+
+    class Counted:
+        steps = 0
+
+        def step(self):
+            self.steps += 1
+
+    pace, asked = Counted(), []
+    monkeypatch.setattr("lehd.decoding.construct.pace_of", lambda *given: asked.append(given) or pace)
+    instances = tsp(2, 10)
+    problem = of(instances)
+    construct(tiny_model(problem), problem, instances, problem.initial_state(instances), stop=stop)
+    assert asked == [(stop, torch.device("cpu"), AHEAD)]
+    assert pace.steps == 9

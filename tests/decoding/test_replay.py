@@ -111,6 +111,19 @@ def test_the_more_rows_the_less_room_to_spare(rows, grain):
     assert desk.room(1024) == 1024
 
 
+@pytest.mark.parametrize("rows", [1, 1000])
+@pytest.mark.parametrize("places", [1024, 1 << 17, 1 << 19])
+def test_a_view_of_the_nearest_leaves_recordings_for_others(rows, places):
+    instances = tsp(rows, 5)
+    small = replay._Desk(instances, of(instances).initial_state(instances), None, 8)
+    small.places = places  # as if there were so many
+    small.grain = replay._grain(rows, places, whole=False)
+    rooms = {small.room(left) for left in range(1, places + 1)}
+    assert len(rooms) < 1.1 * replay.DESK < replay.MOST / 2
+    assert all(room >= left for left, room in ((left, small.room(left)) for left in (1, 77, places // 3, places)))
+    assert replay._grain(rows, places, whole=True) <= replay.COARSE
+
+
 @pytest.mark.parametrize("why", ["memory", "norm"])
 def test_what_cannot_be_recorded_is_constructed_all_the_same(why):
     instances, counts = tsp(3, 12), DoAgain()

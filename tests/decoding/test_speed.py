@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from lehd.decoding.replay import COARSE
@@ -19,6 +21,18 @@ def test_a_view_of_the_nearest_makes_cost_nearly_linear():
     assert whole > 100
     assert near < 15
     assert SPEED.seconds(1, 80, 100) == SPEED.seconds(1, 80)
+
+
+def test_routes_take_longer_to_find_the_nearest():
+    """Which shows among many nodes; a part of a few hundred takes the same."""
+    speeds = [
+        measure_speed(tiny_model(of(instances)), of(instances), instances, max_runtime(1)).search_cost
+        for instances in (tsp(1, 9), cvrp(1, 9))
+    ]
+    tour, routes = (replace(SPEED, search_cost=cost) for cost in speeds)
+    assert routes.seconds(1, 20_000, 100) > 1.5 * tour.seconds(1, 20_000, 100)
+    assert routes.seconds(1, 200, 100) < 1.1 * tour.seconds(1, 200, 100)
+    assert routes.seconds(1, 20_000) == tour.seconds(1, 20_000)
 
 
 def test_measuring_works_for_every_problem_and_size():

@@ -62,6 +62,23 @@ def test_a_cvrp_sees_its_neighbours_and_where_routes_may_begin():
     assert {51, 52} <= set(seen)
 
 
+@given(st.integers(2, 40), st.integers(1, 20), st.integers(0, 1000), st.booleans(), st.booleans())
+@settings(max_examples=60)
+def test_what_a_cvrp_sees_does_not_depend_on_where_it_stands(customers, count, seed, grid, at_depot):
+    """In training the next customers of the label come first."""
+    draw = generator(seed)
+    instances = cvrp(1, customers, seed)
+    if grid:  # many are equally far, but no two in one place
+        places = torch.randperm(100, generator=draw)[: customers + 1]
+        instances = replace(instances, coords=torch.stack([places // 10, places % 10], 1)[None].double())
+    state = CVRP().initial_state(instances)
+    if not at_depot:
+        state = CVRP().advance(instances, state, torch.tensor([0]), torch.tensor([True]))
+    shuffled = replace(state, available=state.available[:, torch.randperm(state.available.shape[1], generator=draw)])
+    seen, again = (each.available.gather(1, CVRP().nearest(instances, each, count)) for each in (state, shuffled))
+    assert torch.equal(seen, again)
+
+
 def test_a_far_destination_is_moved_to_the_border():
     coords = torch.tensor([[[2.0, 2.0], [50.0, -7.0], [3.0, 4.0], [1.0, 2.5]]])
     scaled = TSP().neighbourhood_box(coords)[0]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lehd.distance import haversine
+from lehd.io import plane
 from lehd.io.plane import embed, project
 
 
@@ -74,3 +75,23 @@ def test_the_same_matrix_gives_the_same_picture() -> None:
     picture = embed(matrix)
     np.testing.assert_array_equal(picture, embed(matrix))
     assert (picture[np.abs(picture).argmax(0), [0, 1]] > 0).all()
+
+
+def test_large_matrices_are_embedded_in_single_precision_and_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds, qr = [], np.linalg.qr
+
+    def watched(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        kinds.append(matrix.dtype)
+        return qr(matrix)
+
+    monkeypatch.setattr(np.linalg, "qr", watched)
+    monkeypatch.setattr(plane, "_DOUBLE", 100)
+    for n, kind in ((100, np.float64), (101, np.float32)):
+        wanted = 1e9 * distances(np.random.default_rng(9).random((n, 2)))
+        given = wanted.copy()
+        picture = embed(given)
+        assert picture.dtype == np.float64
+        np.testing.assert_array_equal(given, wanted)
+        np.testing.assert_allclose(distances(picture), wanted, atol=1e5)
+        assert set(kinds) == {np.dtype(kind)}
+        kinds.clear()

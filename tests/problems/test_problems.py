@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from lehd.errors import InfeasibleError
 from lehd.problems import of
@@ -117,6 +118,36 @@ def test_disjoint_parts_are_accepted_each_on_its_own(make, size, seed, data):
     change = torch.where(real, after - before, 0.0).view(3, count).sum(1)
     torch.testing.assert_close(problem.cost(instances, spliced), problem.cost(instances, solution) + change)
     assert (partial.offset.view(3, count).amax(1) >= 0).all()
+
+
+class Largest(TorchDispatchMode):
+    """The most bytes that any tensor takes that is made meanwhile."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for each in made if isinstance(made, tuple | list) else [made]:
+            if isinstance(each, torch.Tensor):
+                self.bytes = max(self.bytes, each.untyped_storage().nbytes())
+        return made
+
+
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_many_parts_take_no_more_memory_than_the_whole(make):
+    instances = make(2, 2000)
+    problem, solution = of(instances), random_solution(instances)
+    with Largest() as largest:
+        part = problem.cut(instances, solution, 20, 100)
+    assert largest.bytes <= 2 * instances.coords.untyped_storage().nbytes()
+    starts = part.offset[:, None] + torch.arange(part.steps)
+    row = torch.arange(2).repeat_interleave(100)
+    real = part.offset >= 0
+    placed = part.nodes.gather(1, part.path[:, 1:-1])
+    assert torch.equal(placed[real], solution.nodes[row[real, None], starts[real]])
+    assert torch.equal(part.via_depot[real], solution.via_depot[row[real, None], starts[real]])
 
 
 @given(makers, st.integers(1, 40), seeds)

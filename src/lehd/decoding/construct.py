@@ -11,13 +11,16 @@ import torch
 from torch import Tensor
 
 from lehd.decoding.select import GREEDY, Sample, Select
-from lehd.decoding.stop import OutOfTime, Stop
+from lehd.decoding.stop import Stop, check_time
 from lehd.decoding.view import embed, score_all, score_nearest
 from lehd.memory import Memory, row_bytes
 from lehd.model.lehd import LEHD
 from lehd.model.precision import inference
 from lehd.problems.base import Problem
+from lehd.recording import Pace
 from lehd.types import Instances, Rollout, State
+
+AHEAD = 4  # steps that may wait for a GPU: more would not keep it busier
 
 
 def construct(
@@ -78,17 +81,19 @@ def _construct(
     nodes = torch.empty(rows, steps, dtype=torch.long, device=device)
     via_depot = torch.empty(rows, steps, dtype=torch.bool, device=device)
     total = select.first_total(rows, device)
+    pace = pace_of(stop, device, AHEAD)
     with inference(device):
-        embeddings = embed(model, problem, instances, views) if sees_all(steps, nearest) and steps else None
+        embeddings = embed_in_time(model, problem, instances, steps, nearest, stop, views)
         for number in range(steps):
-            if stop is not None and stop.out_of_time():
-                raise OutOfTime
+            check_time(stop)
             state, flag, total, parent = step(
                 model, problem, instances, embeddings, state, total, select, nearest or steps, views
             )
             if parent is not None:
                 nodes, via_depot = nodes[parent], via_depot[parent]
             nodes[:, number], via_depot[:, number] = state.start, flag
+            if pace is not None:
+                pace.step()
             if on_step is not None:
                 on_step(number + 1)
     return Rollout(nodes, via_depot, total)
@@ -97,6 +102,28 @@ def _construct(
 def sees_all(steps: int, nearest: int | None) -> bool:
     """Whether the model sees all that is left of a state with so many nodes, embedded once."""
     return nearest is None or steps <= nearest
+
+
+def embed_in_time(
+    model: LEHD,
+    problem: Problem,
+    instances: Instances,
+    steps: int,
+    nearest: int | None,
+    stop: Stop | None,
+    views: int = 1,
+) -> Tensor | None:
+    """Embeddings for a construction of so many steps; None if it embeds the nearest nodes at every step, or if there is
+    nothing to do. Raises OutOfTime where it need not begin: large instances take long."""
+    if not steps or not sees_all(steps, nearest):
+        return None
+    check_time(stop)
+    return embed(model, problem, instances, views)
+
+
+def pace_of(stop: Stop | None, device: torch.device, ahead: int) -> Pace | None:
+    """Where a stop has to be kept on a GPU, Python must not be many steps ahead of it."""
+    return Pace(ahead) if stop is not None and device.type == "cuda" else None
 
 
 class Step(NamedTuple):

@@ -15,15 +15,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from lehd.decoding.construct import construct, sees_all, step
+from lehd.decoding.construct import construct, embed_in_time, pace_of, step
 from lehd.decoding.select import GREEDY
-from lehd.decoding.stop import OutOfTime, Stop
-from lehd.decoding.view import embed
-from lehd.memory import Memory, out_of_memory
+from lehd.decoding.stop import Stop, check_time
+from lehd.memory import Memory, give_back, out_of_memory
 from lehd.model.lehd import LEHD
 from lehd.model.precision import inference
 from lehd.problems.base import Problem
-from lehd.recording import Pace, Recorder
+from lehd.recording import Recorder
 from lehd.types import Instances, Rollout, State
 
 MOST = 6000  # recordings, each some fifty kernels
@@ -35,6 +34,7 @@ AHEAD = 32  # steps that may wait for the GPU
 COARSE, FINE = 64, 8
 SPARE = 4096  # nodes in all rows together: so much room to spare a GPU hardly notices
 SHORT = 32  # nodes in a row: kernels take as long for fewer
+DESK = 1024  # recordings for a view of the nearest, about: in it room to spare costs next to nothing
 
 
 class Recording(Protocol):
@@ -88,8 +88,7 @@ class Replays:
                 if not out_of_memory(error):
                     raise
             self.desks.clear()  # and all that recordings hold
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            give_back()
         return construct(self.model, self.problem, instances, state, GREEDY, nearest, stop, on_step, memory=self.memory)
 
     def _construct(
@@ -101,14 +100,13 @@ class Replays:
         on_step: Callable[[int], None] | None,
     ) -> Rollout:
         steps = state.available.shape[1]
-        pace = Pace(AHEAD) if stop is not None and instances.device.type == "cuda" else None
+        pace = pace_of(stop, instances.device, AHEAD)
         with inference(instances.device, self.half_copies):
-            embeddings = embed(self.model, self.problem, instances) if sees_all(steps, nearest) and steps else None
+            embeddings = embed_in_time(self.model, self.problem, instances, steps, nearest, stop)
             desk = self._desk(instances, state, embeddings, nearest)
             desk.put(instances, state, embeddings)
             for left in range(steps, 0, -1):
-                if stop is not None and stop.out_of_time():
-                    raise OutOfTime
+                check_time(stop)
                 self._take(desk, desk.room(left), nearest or steps)
                 if pace is not None:
                     pace.step()
@@ -157,7 +155,7 @@ class _Desk:
     def __init__(self, instances: Instances, state: State, embeddings: Tensor | None, places: int):
         rows, device = len(state.start), instances.device
         self.places = places
-        self.grain = min(COARSE, max(FINE, SPARE // rows // FINE * FINE))
+        self.grain = _grain(rows, places, whole=embeddings is not None)
 
         def empty(tensor: Tensor) -> Tensor:
             """For all nodes, where a tensor has some of them in its second dimension."""
@@ -206,6 +204,12 @@ class _Desk:
     def rollout(self, steps: int) -> Rollout:
         first = self.places - steps
         return Rollout(self.nodes[:, first:].clone(), self.via_depot[:, first:].clone(), self.total.clone())
+
+
+def _grain(rows: int, places: int, whole: bool) -> int:
+    """Of how many nodes the room of recordings is a multiple, with all nodes in view or with the nearest."""
+    grain = min(COARSE, max(FINE, SPARE // rows // FINE * FINE))
+    return grain if whole else max(grain, -(-places // DESK // FINE) * FINE)
 
 
 def _seen_of(instances: Instances) -> Instances:

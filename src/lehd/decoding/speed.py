@@ -17,7 +17,6 @@ from lehd.types import Instances
 
 # Rows, and nodes in view of each, in a small and in a large step: large enough to keep the device busy.
 PROBES = {"cpu": ((1, 8), (1, 160)), "cuda": ((1, 8), (1, 1024)), "recorded": ((1, 8), (64, 1024))}
-SEARCH = 0.002  # finding the nearest costs as much per available node, compared with a node in view
 THREADS_PROBE = (8, 160)  # the same, for a CPU's threads: what a step of many parts at once looks like
 WORTH_TRYING = 2.0  # seconds left: trying takes a tenth of a second, on a busy machine a few of them
 RECORDING = 3  # steps launched one by one take as long as the first two of a recording: one is launched, one recorded
@@ -28,12 +27,13 @@ QUADRATIC = 0.003  # a node in a view of n costs 1 + QUADRATIC · n times what i
 class Speed:
     per_step: float  # seconds a step takes however small
     per_token: float  # further seconds for each node in view of each row, in a small view
+    search_cost: float = Problem.search_cost  # of that, for each available node, to find the nearest
 
     def seconds(self, rows: int, nodes: int, nearest: int | None = None) -> float:
         """Time to construct `rows` paths through so many nodes, with all or only the nearest of them in view."""
         if nearest is not None and nodes > nearest:
             view = nearest * (1 + QUADRATIC * nearest) * 7 / 6  # the encoder, the seventh layer, runs at every step too
-            tokens = nodes * view + SEARCH * nodes**2 / 2
+            tokens = nodes * view + self.search_cost * nodes**2 / 2
         else:
             # Starting and destination node are in view at every step, and the encoder sees every node once.
             tokens = nodes**2 / 2 + QUADRATIC * nodes**3 / 3 + (2 + 1 / 6) * nodes
@@ -65,7 +65,8 @@ def measure_speed(
     rows, nodes = large
     tokens = rows * nodes * (1 + QUADRATIC * nodes) - small[1]
     per_step = times[small] if record is None else times[small] + RECORDING * launched / COARSE
-    return Speed(overhead * per_step, max(overhead * (times[large] - times[small]) / tokens, 1e-9))
+    per_token = max(overhead * (times[large] - times[small]) / tokens, 1e-9)
+    return Speed(overhead * per_step, per_token, problem.search_cost)
 
 
 def faster_threads(model: LEHD, problem: Problem, instances: Instances, stop: Stop) -> int:

@@ -31,6 +31,12 @@ class Stop:
         return float("inf") if self.deadline is None else self.deadline - time.perf_counter()
 
 
+def check_time(stop: Stop | None) -> None:
+    """Raise OutOfTime if there is a stop and it has run out of time."""
+    if stop is not None and stop.out_of_time():
+        raise OutOfTime
+
+
 def max_iterations(iterations: int) -> Stop:
     return Stop(iterations=iterations)
 

@@ -86,7 +86,8 @@ def build(
         raise LehdError(f"{name}: there is no node; expected at least one")
     if matrix is not None:
         rule = EXPLICIT
-        matrix = np.where(np.eye(n, dtype=bool), 0.0, matrix)  # nobody travels from a node to itself
+        matrix = matrix.copy()
+        matrix[:, range(n), range(n)] = 0.0  # nobody travels from a node to itself
         _check(matrix, "distance", n, where, least=0)
         if coords is None:
             coords = np.stack([embed(distances) for distances in matrix])
@@ -185,6 +186,8 @@ def _shaped(values: Any, what: str, shape: tuple[int, ...], where: Where) -> Num
 def _check(values: Numbers, what: str, n: int, where: Where, least: float = -np.inf) -> None:
     """Refuse values that are not finite, too large to add up exactly, or below `least`."""
     largest = min(LARGEST, _LARGEST_SUM / n)
+    if values.size and max(least, -largest) <= values.min() and values.max() <= largest:
+        return  # in which a large matrix needs no table of what is sound
     sound = (np.abs(values) <= largest) & (values >= least)
     for index in np.argwhere(~sound)[:1]:
         value = values[tuple(index)]

@@ -47,6 +47,7 @@ class Problem(ABC):
     # By device: longer partial solutions gain too little for the time they take.
     longest_in_time: ClassVar[Mapping[str, int]]
     rough_parts: tuple[int, int] | None = None  # the longest, and nodes in view, after a start without the model
+    search_cost = 0.002  # of finding the nearest, for each available node, compared with a node in view
     first_node: int  # the lowest number among the nodes to visit: 1 where node 0 is a depot
 
     @property

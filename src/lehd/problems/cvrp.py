@@ -19,11 +19,12 @@ from lehd.draws import Draws, uniform
 from lehd.errors import InfeasibleError
 from lehd.problems.base import Problem, as_list, beyond_all, instance_name, unit_box, whole_number
 from lehd.problems.routes import MARGIN, ends_of_routes, quantities, remaining_capacity, route_places, slack
-from lehd.problems.sweep import fill_in_order, insert_routes, pack_tightly
+from lehd.problems.sweep import along_curve, fill_in_order, insert_routes, pack_tightly, shorter_routes
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
 
 NO_LIMIT = 1 << 40  # more routes than anybody drives
 NEAREST_SHARES = (0.4, 0.25, 0.25, 0.1)  # near the customer, in its direction, on its way to the depot, near the depot
+LINE = 0.7548776662466927  # a slope at which no two nodes of a grid are side by side
 DEPOT_STARTS = 0.3  # share of the via-depot decisions that training also shows from the depot
 
 
@@ -32,6 +33,7 @@ class CVRP(Problem):
     num_features, num_resources, actions_per_node = 3, 1, 2
     whole_up_to = 200
     longest_in_time: ClassVar = {"cpu": 100, "cuda": 200}
+    search_cost = 0.02  # several orders of all nodes
     fixed_in_suffix, first_node = 0, 1  # node 0 is the depot
 
     def features(self, instances: Instances, box: bool) -> Tensor:
@@ -50,17 +52,24 @@ class CVRP(Problem):
         depot = instances.coords[row, state.destination[:, None]]
         here = instances.coords[row, state.start[:, None]] - depot  # (R, 1, 2)
         there = instances.coords[row, state.available] - depot  # (R, U, 2)
-        apart = (there - here).norm(dim=2)
+        # Many are tied in what follows: the nearer one wins, and of equally near ones the one further along a line. It
+        # must not go by places, which in training stand in the order of the answer.
+        near = (there[..., 0] + LINE * there[..., 1]).argsort(dim=1, stable=True)
+        apart = beyond_all((there - here).norm(dim=2), state).gather(1, near)
+        near = near.gather(1, apart.argsort(dim=1, stable=True))
+        there = there.gather(1, near[..., None].expand_as(there))  # places without a node are the last ones still
         out, reach = there.norm(dim=2), here.norm(dim=2)
         turn = 1 - (there * here).sum(2) / (out * reach).clamp(min=1e-12)
         turn = torch.where(reach > 0, turn, out)  # at the depot no direction is more similar than another
         along = ((there * here).sum(2) / reach.square().clamp(min=1e-12)).clamp(0, 1)
         off_the_way = (there - along[..., None] * here).norm(dim=2)
-        orders = zip((apart, turn, off_the_way, out), NEAREST_SHARES, strict=True)
         # A node's place in each order, relative to how many that order may name: the best of these decides.
-        ranks = [beyond_all(by, state).argsort(dim=1, stable=True).argsort(1) / share for by, share in orders]
-        # Many share a place: the first of them wins, however many places there are.
-        return torch.stack(ranks).amin(0).argsort(dim=1, stable=True)[:, :count]
+        places = torch.arange(near.shape[1], device=near.device).expand_as(near)
+        best = places / NEAREST_SHARES[0]
+        for by, share in zip((turn, off_the_way, out), NEAREST_SHARES[1:], strict=True):
+            order = beyond_all(by, state).argsort(dim=1, stable=True)
+            best = torch.minimum(best, torch.empty_like(places).scatter(1, order, places) / share)
+        return near.gather(1, best.argsort(dim=1, stable=True)[:, :count])
 
     def initial_state(self, instances: Instances, starts: Tensor | None = None) -> State:
         """Every vehicle is still at the depot; `starts` has no meaning here."""
@@ -104,8 +113,9 @@ class CVRP(Problem):
     def cheap_start(self, instances: Instances, hurried: bool = False) -> Solution:
         """A sweep: customers by their angle around the depot, a new route whenever the next one does not fit.
 
-        Where that takes more routes than there are vehicles, customers are packed into few routes instead. Unless
-        hurried, each route is then put together anew by insertion."""
+        Where that takes more routes than there are vehicles, customers are packed into few routes instead. Each route
+        then follows a space-filling curve, or is, unless hurried, put together anew by insertion, if that is shorter.
+        """
         away = instances.coords[:, 1:] - instances.coords[:, :1]
         nodes = torch.atan2(away[..., 1], away[..., 0]).argsort(dim=1, stable=True) + 1
         start = fill_in_order(instances, nodes)
@@ -114,7 +124,8 @@ class CVRP(Problem):
             packed = pack_tightly(instances, nodes)
             better = self.objective(instances, *self.path(packed)) < self.objective(instances, *self.path(start))
             start = packed.where(better, start)
-        return start if hurried else insert_routes(instances, start)
+        rough = shorter_routes(instances, start, along_curve(instances, start))
+        return rough if hurried else shorter_routes(instances, rough, insert_routes(instances, start))
 
     def randomise(self, instances: Instances, solution: Solution, draws: Draws) -> Solution:
         """Routes by angle, rotated by a random number of routes; if distances are symmetric, the sequence and each
@@ -147,18 +158,19 @@ class CVRP(Problem):
         (size, total), device = nodes.shape, nodes.device
         offset = ends_of_routes(via, length, count) - length  # (B, count)
         instance = torch.arange(size, device=device).repeat_interleave(count)
+        row = instance[:, None]  # places are looked up in it: a copy of the solution for each part would be too much
         places = offset.clamp(min=0).view(-1, 1) + torch.arange(length, device=device)  # (R, length)
 
-        customers, flags = nodes[instance].gather(1, places), via[instance].gather(1, places)
+        customers, flags = nodes[row, places], via[row, places]
         remaining = torch.cat([capacity[:, None], remaining_capacity(demands.gather(1, nodes), via, capacity)], 1)
-        remaining = remaining[instance].gather(1, places)
+        remaining = remaining[row, places]
         depot = torch.zeros_like(customers[:, :1])
         kept, start = torch.cat([depot, customers], 1), depot
         if length < total:
             first = places[:, :1]
             # Beside others, one that begins with a route starts at the depot: the customer before it may be moved.
             at_depot = (first == 0) | flags[:, :1] if count > 1 else first == 0
-            before = nodes[instance].gather(1, (first - 1).clamp(min=0))
+            before = nodes[row, (first - 1).clamp(min=0)]
             kept = torch.cat([depot, torch.where(at_depot, depot, before), customers], 1)
             start = (~at_depot).long()
             full = torch.where(at_depot, capacity[instance, None], remaining[:, :1])

@@ -8,25 +8,27 @@ from torch import Tensor
 
 from lehd.types import Instances
 
+PIECE = 1000  # nodes put together at a time: the work grows with their square
 
-def insert_all(instances: Instances, count: Tensor, closed: bool) -> Tensor:
+
+def insert_all(instances: Instances, count: Tensor, closed: Tensor) -> Tensor:
     """Orders (R, n) of the first `count` (R,) nodes of each instance; those beyond keep their places at the end.
 
-    The path leads from node 0 to the last one that counts, or back to node 0 if it is `closed`. Lengths are those of
-    the plane, or the distance matrix's where there is one.
+    The path leads from node 0 to the last one that counts, or back to node 0 where it is `closed` (R,). Lengths are
+    those of the plane, or the distance matrix's where there is one.
     """
     coords, matrix = instances.coords, None if instances.matrix is None else instances.matrix.double()
     rows, size, _ = coords.shape
     device = coords.device
     generator = torch.Generator(device).manual_seed(0)
     row = torch.arange(rows, device=device)
-    last = (count - 1).clamp(min=0)
+    last = torch.where(closed, 0, (count - 1).clamp(min=0))
     index = torch.arange(size, device=device).expand(rows, -1)
-    inner = (index > 0) & (index < (count if closed else last)[:, None])
+    inner = (index > 0) & (index < torch.where(closed, count, last)[:, None])
     turn = torch.where(inner, torch.rand(rows, size, generator=generator, device=device), 2.0).argsort(1)
 
     after = torch.zeros(rows, size, dtype=torch.long, device=device)  # the node that follows on the path
-    after[:, 0] = 0 if closed else last
+    after[:, 0] = last
     leg = torch.full((rows, size), -torch.inf, dtype=torch.float64, device=device)  # its length; -inf: not on it yet
     leg[:, 0] = (coords[:, 0] - coords[row, after[:, 0]]).norm(dim=1) if matrix is None else matrix[row, 0, after[:, 0]]
     for step in range(int(inner.sum(1).max()) if rows else 0):

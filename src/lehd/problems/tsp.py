@@ -11,10 +11,9 @@ from lehd.draws import Draws, integers
 from lehd.errors import InfeasibleError
 from lehd.problems.base import Problem, as_list, instance_name, unit_box, whole_number
 from lehd.problems.curve import hilbert_order
-from lehd.problems.insertion import insert_all
+from lehd.problems.insertion import PIECE, insert_all
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
 
-PIECE = 1000  # nodes put together by insertion at a time
 SMALLEST_CHOICE = 4  # nodes; with fewer there is one tour, or one each way
 
 
@@ -79,7 +78,8 @@ class TSP(Problem):
         count = torch.full((size, pieces), length, device=nodes.device)
         count[:, -1] = total - (pieces - 1) * length
         instance = torch.arange(size, device=nodes.device).repeat_interleave(pieces)
-        order = insert_all(instances.take(padded, instance), count.flatten(), pieces == 1)
+        closed = torch.full_like(instance, pieces == 1, dtype=torch.bool)
+        order = insert_all(instances.take(padded, instance), count.flatten(), closed)
         return padded.gather(1, order).view(size, -1)[:, :total]
 
     def randomise(self, instances: Instances, solution: Solution, draws: Draws) -> Solution:

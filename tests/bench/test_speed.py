@@ -24,8 +24,16 @@ def test_what_is_counted_is_what_the_model_does(model):
     assert found.flops == pytest.approx(construction_flops(model.config, 3, 12), rel=0.01)
     assert "score" not in vars(model)
     reconstructed = measure(model, "CVRP", 12, 3, RRC, float("inf"), 1e9)
-    assert reconstructed.rounds == bench.ROUNDS[RRC]
+    assert reconstructed.rounds == bench.ROUNDS_OF_RRC
     assert reconstructed.tokens < found.tokens
+
+
+def test_the_nearest_in_view_are_measured_beside_all(model):
+    assert bench.modes(100, 100) == [GREEDY, RRC]
+    assert bench.modes(101, 100) == [GREEDY, "greedy, 100 nearest", RRC]
+    all_of_them, some = (measure(model, "CVRP", 12, 3, mode, 0.0, 1e9) for mode in (GREEDY, "greedy, 4 nearest"))
+    assert all_of_them.tokens == 3 * sum(left + 2 for left in range(1, 13))
+    assert some.tokens == 3 * sum(min(left, 4) + 2 for left in range(1, 13))
 
 
 def test_rows_are_kept_and_out_of_memory_is_one(tmp_path, monkeypatch):

@@ -2,7 +2,8 @@
 
     python -m lehd.bench.speed --nodes 100 1000 --batch 1 128 --output speed.jsonl
 
-Instances are uniform ones from a seed. Latency is the wall-clock time of one batch, for RRC of one iteration of it; the
+Instances are uniform ones from a seed. Greedy construction is measured with all nodes in view, and in larger instances
+with the nearest too. Latency is the wall-clock time of one batch, for RRC of one iteration of it; the
 ceiling is what large matrix products reach on the machine (790 TFLOP/s on an H200, measured elsewhere).
 """
 
@@ -24,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lehd import __version__
+from lehd import __version__, plan
 from lehd.bench.arithmetic import decision_flops, layer_flops
 from lehd.bench.machine import device_words, forget_peak, matmul_ceiling, peak_memory, synchronize
 from lehd.bench.store import GREEDY, append_lines, read_lines
@@ -41,11 +42,11 @@ from lehd.model.lehd import LEHD
 from lehd.problems import PROBLEMS
 from lehd.types import Instances, State
 
-RRC = "RRC"
+RRC, NEAREST = "RRC", "greedy, {} nearest"  # modes, beside greedy
 NODES = {"cuda": (100, 200, 500, 1000), "cpu": (50, 100, 200)}
 BATCHES = {"cuda": (1, 16, 128, 1024), "cpu": (1, 16)}
 CAPACITIES = {100: 50, 200: 80, 500: 100, 1000: 250}  # the paper's
-ROUNDS = {GREEDY: 3, RRC: 20}  # the most; fewer where they take long
+ROUNDS, ROUNDS_OF_RRC = 3, 20  # the most; fewer where they take long
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Speed:
     problem: str
     nodes: int
     batch: int
-    mode: str  # greedy, or RRC: one iteration
+    mode: str  # greedy, with so many nearest nodes in view or all; or RRC: one iteration
     device: str
     weights: str
     ceiling: float  # FLOP/s
@@ -115,6 +116,11 @@ def draw(problem: str, nodes: int, batch: int) -> Instances:
     return coordinate_instances(drawn.coords, drawn.demands, drawn.capacity)
 
 
+def modes(nodes: int, nearest: int) -> list[str]:
+    """What is measured with instances of so many nodes."""
+    return [GREEDY, *([NEAREST.format(nearest)] if nodes > nearest else []), RRC]
+
+
 def measure(model: LEHD, problem: str, nodes: int, batch: int, mode: str, seconds: float, ceiling: float) -> Speed:
     """Time rounds for about so many seconds, after one that does not count; a GPU takes four times as long."""
     device = next(model.parameters()).device
@@ -146,10 +152,11 @@ def _time(
     first = construct(model, kind, instances, state)
     solution = kind.complete(state, first)
     plain: ConstructPart = functools.partial(construct, model, kind)
+    nearest = None if mode in (GREEDY, RRC) else int(mode.split()[1])
 
     def one_round(number: int, construct_part: ConstructPart) -> None:
-        if mode == GREEDY:
-            construct_part(instances, state)
+        if mode != RRC:
+            construct_part(instances, state, nearest=nearest)
         else:
             random_reconstruct(
                 model,
@@ -164,10 +171,10 @@ def _time(
 
     synchronize(device)
     forget_peak(device)
-    counter, rounds = Counter(), 0
+    counter, rounds, most = Counter(), 0, ROUNDS_OF_RRC if mode == RRC else ROUNDS
     with counter.counting(model):
         begun = time.perf_counter()
-        while rounds < ROUNDS[mode] and (rounds == 0 or time.perf_counter() - begun < seconds):
+        while rounds < most and (rounds == 0 or time.perf_counter() - begun < seconds):
             one_round(rounds, plain)
             rounds += 1
     spent = time.perf_counter() - begun
@@ -190,6 +197,7 @@ def run_speed(
     seconds: float = 5.0,
     path: Path | None = None,
     watch: Callable[[Speed], None] = lambda speed: None,
+    nearest: int = plan.NEAREST,
 ) -> list[Speed]:
     """Every size with every batch; what the file has already is not measured again."""
     where = find_device(device)
@@ -201,7 +209,7 @@ def run_speed(
         weights, words = fingerprint(model), device_words(where)
         for size in sorted(nodes or NODES[where.type]):
             for batch in sorted(batches or BATCHES[where.type]):
-                for mode in ROUNDS:
+                for mode in modes(size, nearest):
                     known = found.get((problem, size, batch, mode, words, weights))
                     if known is None:
                         ceiling = ceiling or matmul_ceiling(where)
@@ -243,6 +251,7 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", default=list(PROBLEMS), choices=list(PROBLEMS))
     parser.add_argument("--nodes", nargs="+", type=int)
     parser.add_argument("--batch", nargs="+", type=int)
+    parser.add_argument("--nearest", type=int, default=plan.NEAREST, help="in view of greedy construction, beside all")
     parser.add_argument(
         "--seconds", type=float, default=5.0, help="for each row, about; RRC on a GPU takes up to four times as long"
     )
@@ -258,6 +267,7 @@ def main() -> None:
             given.seconds,
             given.output,
             lambda speed: print(speed.line(), flush=True),
+            given.nearest,
         )
     except LehdError as error:
         sys.exit(f"lehd: {error}")

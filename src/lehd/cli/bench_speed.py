@@ -16,6 +16,9 @@ def speed(
     problems: Annotated[str, typer.Option(metavar="A,B…", help="TSP, CVRP or both.")] = "TSP,CVRP",
     nodes: Annotated[str, typer.Option(metavar="N,N…", show_default="by device", help="Sizes.")] = "",
     batch: Annotated[str, typer.Option(metavar="N,N…", show_default="by device", help="Instances at once.")] = "",
+    nearest: Annotated[
+        int, typer.Option(metavar="K", min=1, help="Nodes in view of greedy construction, beside all of them.")
+    ] = 100,
     seconds: Annotated[float, typer.Option(metavar="S", help="For each row, or a little more.")] = 5.0,
     device: Device = None,
     output: Output = None,
@@ -44,6 +47,7 @@ def speed(
             seconds,
             output,
             lambda row: typer.echo(f"{row.problem}{row.nodes} x {row.batch} {row.mode}: {row.seconds:.3g} s", err=True),
+            nearest,
         )
         typer.echo(table(speeds))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -33,6 +32,7 @@ from lehd.errors import LehdError, writing
 from lehd.model.checkpoint import write_atomically
 from lehd.training.config import TrainConfig, check_kinds, make_config, read_table, refuse_unknown
 from lehd.training.loop import WEIGHTS, run_training
+from lehd.training.processes import refuse_several
 from lehd.training.self_improve import gap_to_reference
 from lehd.training.table import lay_out
 from lehd.training.trainer import PrintLines, Watch
@@ -111,8 +111,7 @@ class Compare:
 
     def run(self) -> bool:
         """Whether all is done; if not, the time was up, and the next call goes on."""
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise LehdError("a comparison runs in one process; start it without torchrun")
+        refuse_several("a comparison")
         self._refuse_missing_files()
         with writing(self.folder, lambda: "; the same command goes on from what is there"):
             return self._run()

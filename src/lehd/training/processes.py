@@ -81,6 +81,12 @@ class Processes:
         return float(shared)  # in host memory: no GPU is waited for
 
 
+def refuse_several(what: str) -> None:
+    """For what one process does, whatever it starts."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise LehdError(f"{what} runs in one process; start it without torchrun")
+
+
 def join_processes() -> Processes:
     """Those that torchrun started, or this one alone."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -38,6 +37,7 @@ from lehd.model.checkpoint import fingerprint, load_model, save_model, shipped_w
 from lehd.training.config import REINFORCE, TrainConfig, check_kinds, make_config, refuse_unknown
 from lehd.training.log import read_lines, read_log
 from lehd.training.loop import SHIPPED, WEIGHTS, run_training
+from lehd.training.processes import refuse_several
 from lehd.training.table import lay_out
 from lehd.training.trainer import PrintLines, Watch
 from lehd.words import count
@@ -120,8 +120,7 @@ class SelfImprovement:
 
     def run(self, resume: bool = False) -> bool:
         """Go on until all rounds are done, or for `pause` seconds; whether all are."""
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise LehdError("self-improved training runs in one process; start it without torchrun")
+        refuse_several("self-improved training")
         self.begun = time.perf_counter()
         if self.folder.exists() and not self.folder.is_dir():
             raise LehdError(f"{self.folder}: expected a folder")

@@ -1,4 +1,4 @@
-"""The command line: `lehd solve`, `info`, `check`, `plot`, `serve`, `label`, `train`, `compare` and `bench`.
+"""The command line: solve, info, check, plot, serve, label, train, compare, average and bench.
 
 Commands import torch, matplotlib and the solver when they run, so that `lehd --help` answers at once. Exit codes: 0 all
 is well, 1 an infeasible solution, 2 bad input or an output that cannot be written, 130 stopped by Ctrl-C.
@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from lehd import __version__
+from lehd.cli.average import average
 from lehd.cli.bench import bench
 from lehd.cli.clock import process_start
 from lehd.cli.common import BAD_INPUT, complain
@@ -34,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (solve, info, check, plot, serve, label, train, compare):
+for command in (solve, info, check, plot, serve, label, train, compare, average):
     app.command()(command)
 app.add_typer(bench, name="bench")
 

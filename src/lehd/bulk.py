@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from lehd import __version__
 from lehd.bench.store import append_lines, drop_half_line
-from lehd.errors import LehdError
+from lehd.errors import LehdError, writing
 from lehd.io import read_text
 from lehd.io.text import decode
 from lehd.io.write import replacing, result_record, sol_text, tour_text
@@ -177,10 +177,8 @@ class Done:
                 f"{folder}: {count(solved, 'file')} solved by a run that was stopped; --resume goes on with it, "
                 f"without {self.path} it is forgotten"
             )
-        try:
+        with writing(self.path):
             self.path.unlink(missing_ok=True)
-        except OSError as error:
-            raise LehdError(f"{self.path}: cannot write ({error.strerror})") from error
         append_lines(self.path, [json.dumps(facts)])
 
     def __contains__(self, id: str) -> bool:

@@ -16,9 +16,9 @@ class InfeasibleError(LehdError):
 
 
 @contextmanager
-def writing(folder: Path, consolation: Callable[[], str] = str) -> Iterator[None]:
+def writing(path: Path, consolation: Callable[[], str] = str) -> Iterator[None]:
     """Says where nothing could be written, a full disk for example, and what there is to console the user."""
     try:
         yield
     except OSError as error:
-        raise LehdError(f"{folder}: cannot write ({error.strerror or error}){consolation()}") from error
+        raise LehdError(f"{path}: cannot write ({error.strerror or error}){consolation()}") from error

@@ -31,7 +31,7 @@ from lehd.bench.speed import table as speed_table
 from lehd.bench.store import LEHD, Record, read_lines, to_records
 from lehd.bench.summary import Summary, summarise
 from lehd.bench.text import NOTHING, duration, markdown, percent
-from lehd.errors import LehdError
+from lehd.errors import LehdError, writing
 from lehd.model.checkpoint import write_atomically
 from lehd.words import brief, count
 
@@ -97,7 +97,9 @@ def report(results: Results, pictures: dict[str, str] | None = None) -> str:
     parts += [*_trainings(results.trainings), "## Pictures", *_pictures(pictures or {}), "## The paper's other tables"]
     rest = [table for table in paper_tables().values() if table.name not in (*SAME_SETS, *LIBRARIES)]
     parts += ["Of models that were trained for them alone. Where nothing is called measured, nothing was."]
-    parts += [_with_own(table, results) if table.name in results.trained_for else _published(table) for table in rest]
+    parts += [
+        _with_own(table, results, []) if table.name in results.trained_for else _published(table) for table in rest
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -118,11 +120,8 @@ def write_report(
             shown[path.stem.replace("-", " ")] = Path(os.path.relpath(path, base)).as_posix()
     text = report(results, shown)
     if output is not None:
-        try:
-            output.parent.mkdir(parents=True, exist_ok=True)
+        with writing(output):
             write_atomically(output, text.encode())
-        except OSError as error:
-            raise LehdError(f"{output}: cannot write ({error.strerror})") from error
     return text
 
 
@@ -151,13 +150,13 @@ def _uniform(results: Results) -> list[str]:
     if not summaries:
         return ["Not measured yet.", *(_published(paper_tables()[name]) for name in SAME_SETS)]
     text = "The gap of a set is the ratio of mean costs. In brackets the time for all instances and, where measured, "
-    return [text + "how many there were.", *(_with_own(paper_tables()[name], results) for name in SAME_SETS)]
+    tables = [paper_tables()[name] for name in SAME_SETS]
+    return [text + "how many there were.", *(_with_own(table, results, summaries) for table in tables)]
 
 
-def _with_own(table: PaperTable, results: Results) -> str:
+def _with_own(table: PaperTable, results: Results, summaries: list[Summary]) -> str:
     """With models that were trained for this table in front."""
-    everywhere = summarise(results.of("uniform")) if table.name in SAME_SETS else []
-    return uniform_table(table, everywhere, summarise(results.trained_for.get(table.name, [])))
+    return uniform_table(table, summaries, summarise(results.trained_for.get(table.name, [])))
 
 
 def uniform_table(table: PaperTable, summaries: list[Summary], own: Sequence[Summary] = ()) -> str:

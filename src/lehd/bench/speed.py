@@ -62,7 +62,7 @@ class Speed:
     seconds: float = 0.0  # of one round: the latency
     tokens: float = 0.0  # through the decoder, in one round
     flops: float = 0.0
-    memory: float | None = None  # GiB at the most; None on a CPU
+    memory: float | None = None  # GiB at the most; None where the system does not say
     error: str = ""
     version: str = __version__
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lehd import __version__
-from lehd.errors import LehdError
+from lehd.errors import LehdError, writing
 
 Key = tuple[object, ...]
 LEHD = "lehd"
@@ -138,14 +138,12 @@ class Store:
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:
     """Lines at the end of a file, safe on the disk when this returns."""
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
             file.write("".join(line + "\n" for line in lines))
             file.flush()
             os.fsync(file.fileno())
-    except OSError as error:
-        raise LehdError(f"{path}: cannot write ({error.strerror})") from error
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from lehd.cli.bench_options import numbers
 from lehd.cli.common import reporting
-from lehd.errors import LehdError
 
 
 def average(
@@ -33,8 +33,4 @@ def average(
     with reporting():
         from lehd.model.average import average_files
 
-        try:
-            counts = [float(share) for share in shares.split(",")] if shares else []
-        except ValueError:
-            raise LehdError(f"--shares {shares}: expected numbers, such as 0.5,0.5") from None
-        typer.echo(average_files(weights, counts, output, half))
+        typer.echo(average_files(weights, numbers(shares, "--shares"), output, half))

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from lehd.data.generate import CvrpArrays, TspArrays, uniform_cvrp, uniform_tsp, x_type_cvrp
 from lehd.data.shapes import shapes_tsp
-from lehd.errors import LehdError
+from lehd.errors import LehdError, writing
 from lehd.io.text import LARGEST
 from lehd.model.checkpoint import write_atomically
 from lehd.problems import of
@@ -136,10 +136,8 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
     """A compressed npz file, written atomically."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    try:
+    with writing(path):
         write_atomically(path, buffer.getvalue())
-    except OSError as error:
-        raise LehdError(f"{path}: cannot write ({error.strerror or error})") from error
 
 
 def concatenate(parts: Sequence[Labelled]) -> Labelled:

@@ -44,7 +44,7 @@ def average(models: Sequence[LEHD], shares: Sequence[float] = ()) -> LEHD:
 def average_files(paths: Sequence[Path], shares: Sequence[float], output: Path, half: bool) -> str:
     """Write the mean of weights files; what the file holds is told."""
     mean = average([load_model(path) for path in paths], shares)
-    with writing(output.parent):
+    with writing(output):
         save_model(mean, output, half)
     return f"{output}: weights {fingerprint(load_model(output))}"
 

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from lehd.errors import LehdError
+from lehd.errors import LehdError, writing
 from lehd.training.log import NAME, read_log
 
 INK, GREY = "#1f2933", "#52606d"
@@ -73,10 +73,9 @@ def plot_curves(folder: Path, path: Path) -> Figure:
         axes.spines[["top", "right"]].set_visible(False)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        figure.savefig(temporary, format=path.suffix[1:], dpi=130)
-        temporary.replace(path)
-    except OSError as error:
-        raise LehdError(f"{path}: cannot write ({error.strerror or error})") from error
+        with writing(path):
+            figure.savefig(temporary, format=path.suffix[1:], dpi=130)
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     return figure

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lehd.data.dataset import Arrays, read_arrays, write_arrays
-from lehd.errors import LehdError
+from lehd.errors import LehdError, writing
 from lehd.model.checkpoint import write_atomically
 
 
@@ -36,10 +36,8 @@ class Folder:
                 raise LehdError(f"{folder}: holds the work of another run ({pairs}); name another folder")
             return
         self.facts = facts | (chosen or {})
-        try:
+        with writing(folder):
             write_atomically(path, json.dumps(self.facts).encode())
-        except OSError as error:
-            raise LehdError(f"{folder}: cannot write ({error.strerror or error})") from error
 
     def __contains__(self, id: str) -> bool:
         return self.path(id).exists()

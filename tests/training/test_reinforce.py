@@ -19,6 +19,7 @@ from lehd.training.config import read_config
 from lehd.training.loop import train
 from lehd.training.processes import Processes
 from lehd.training.reinforce import Reinforce, pick_starts, reinforce, replay, sampled_costs, starting_states
+from lehd.training.supervised import cross_entropy, log_probabilities
 from lehd.training.trainer import Trainer
 from lehd.types import Rollout, Solution
 from tests.builders import cvrp, generator, tiny_model, tsp
@@ -118,11 +119,10 @@ def test_no_more_than_one_decision_is_held_in_memory(monkeypatch):
 
     def watched(model, problem, batch):
         assert not alive
-        loss, right = original(model, problem, batch)
-        return Guard.apply(loss), right
+        return Guard.apply(original(model, problem, batch))
 
-    original = module.cross_entropy
-    monkeypatch.setattr(module, "cross_entropy", watched)
+    original = module.log_probabilities
+    monkeypatch.setattr(module, "log_probabilities", watched)
     instances = tsp(3, 9)
     reinforce(tiny_model(of(instances)), of(instances), instances, torch.arange(9).expand(3, -1), 27, generator(0))
     assert not alive
@@ -137,8 +137,8 @@ def test_decisions_and_tokens_are_counted(monkeypatch, problem, recipe, fewest):
         counted.append((len(batch.action), batch.state.available.shape[1] + 2))
         return original(model, problem, batch)
 
-    original = module.cross_entropy
-    monkeypatch.setattr(module, "cross_entropy", counting)
+    original = module.log_probabilities
+    monkeypatch.setattr(module, "log_probabilities", counting)
     sizes = tiny_model(PROBLEMS[problem]).config
     run = Trainer(replace(RL, problem=problem, recipe=recipe, starts=3, model=sizes), LEHD(sizes), None, CPU)
     run.train_step()
@@ -235,6 +235,7 @@ def test_the_papers_setting(request, tmp_path):
         ({"recipe": "uniform_cvrp"}, "draws no TSP"),
         ({"customers": 3}, "customers"),
         ({"starts": 1}, "starts"),
+        ({"entropy": -0.1}, "entropy"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changes, message):
@@ -249,7 +250,7 @@ def test_with_a_share_the_gradient_is_that_of_the_decisions_that_count_most(make
     advantage = (advantage.mean(1, keepdim=True) - advantage).float().flatten() / 20
     taken = []
     for batch in replay(problem, instances, begin, rollout):
-        loss, _ = module.cross_entropy(model, problem, batch)
+        loss, _ = cross_entropy(model, problem, batch)
         counts = advantage.abs() * (1 - (-loss.detach()).exp())
         most = counts >= counts.sort(descending=True).values[5]  # 0.3 of 20
         taken.append(int(most.sum()))
@@ -263,12 +264,29 @@ def test_with_a_share_the_gradient_is_that_of_the_decisions_that_count_most(make
         torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_being_unsure_is_worth_something(make):
+    """With `entropy` the gradient is that of the expected cost minus what the entropy of all decisions is worth."""
+    instances, problem, model, begin, rollout = samples(make, batch=5)
+    reinforce(model, problem, instances, begin.start.view(5, 4), 20, generator(0))
+    for batch in replay(problem, instances, begin, rollout):
+        logits = log_probabilities(model, problem, batch)
+        unsure = torch.distributions.Categorical(logits=logits.clamp(min=-1e6)).entropy().sum()
+        (-0.3 / 20 * unsure).backward()
+    expected = [p.grad.clone() for p in model.parameters()]
+
+    model.zero_grad()
+    reinforce(model, problem, instances, begin.start.view(5, 4), 20, generator(0), entropy=0.3)
+    for parameter, gradient in zip(model.parameters(), expected):
+        torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
+
+
 @pytest.mark.parametrize(("problem", "recipe"), [("TSP", "uniform_tsp"), ("CVRP", "uniform_cvrp")])
-@pytest.mark.parametrize("share", [1.0, 0.3])
-def test_a_step_depends_on_numbers_alone_never_on_what_they_are(problem, recipe, share):
+@pytest.mark.parametrize(("share", "entropy"), [(1.0, 0.0), (0.3, 0.01)])
+def test_a_step_depends_on_numbers_alone_never_on_what_they_are(problem, recipe, share, entropy):
     """So that it can be recorded: tensors without values stand for those of a GPU, and asking for one fails."""
     sizes = tiny_model(PROBLEMS[problem]).config
-    config = replace(RL, problem=problem, recipe=recipe, hardest=share, model=sizes)
+    config = replace(RL, problem=problem, recipe=recipe, hardest=share, entropy=entropy, model=sizes)
     with FakeTensorMode(allow_non_fake_inputs=True):
         feed = Reinforce(config, PROBLEMS[problem], CPU, generator(0))
         feed.instances = feed.draw(0, config.batch).to(CPU).map(torch.empty_like)

@@ -47,6 +47,8 @@ class TrainConfig:
     customers: int = 20  # … how many nodes they visit, …
     instances: int = 100_000  # … how many of them are a pass …
     starts: int = 0  # … and from how many nodes each is solved; 0: from all
+    entropy: float = 0.0  # with method = "reinforce": what being unsure is worth, in units of cost, so that sampling
+    # goes on to try things out
     optimizer: str = ADAMW  # or "muon", for the matrices of the layers
     learning_rate: float = 5e-4
     betas: tuple[float, float] = (0.9, 0.95)
@@ -105,6 +107,8 @@ class TrainConfig:
             raise LehdError(f"like_rrc = {self.like_rrc}: expected a share from 0 to 1")
         if any(view < 2 for view in self.views) or not 0 <= self.view_share <= 1:
             raise LehdError("`views` have at least 2 nodes, and `view_share` is from 0 to 1")
+        if not 0 <= self.entropy < math.inf or (self.entropy and self.method != REINFORCE):
+            raise LehdError(f'entropy = {self.entropy}: expected a number from 0, with method = "{REINFORCE}"')
         if not 0 <= self.average < 1:
             raise LehdError(f"average = {self.average}: expected a decay from 0 (none) to below 1")
         if not 0 <= self.seed <= LARGEST_SEED:

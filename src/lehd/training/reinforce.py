@@ -28,10 +28,11 @@ from lehd.problems.base import Problem
 from lehd.training.config import REINFORCE, TrainConfig
 from lehd.training.partial import Batch
 from lehd.training.processes import Processes
-from lehd.training.supervised import cross_entropy
+from lehd.training.supervised import log_probabilities
 from lehd.types import Instances, Rollout, State
 
 MOST_STEPS = 400  # of construction in a step of training, one part after the other: recordings of more are too large
+NEVER = -100.0  # the logarithm of a probability of nothing, finite: what is impossible adds no entropy
 HELD_OUT = 1_000_000_007  # stands for a batch number: instances that are never trained on
 
 
@@ -102,12 +103,12 @@ class Reinforce:
         Returns sums (3,): costs, those of each instance's best, samples.
         """
         assert self.instances is not None
-        samples = self.config.batch * self.starts
+        samples, wish = self.config.batch * self.starts, self.config
         sums = torch.zeros(3, device=self.device)
         for first in range(0, len(self.instances), self.at_once):
             part = self.instances.rows(slice(first, first + self.at_once))
             starts = pick_starts(self.problem, part, self.starts, self.generator)
-            sums += reinforce(model, self.problem, part, starts, samples, self.generator, self.config.hardest)
+            sums += reinforce(model, self.problem, part, starts, samples, self.generator, wish.hardest, wish.entropy)
         return sums
 
     def _reseed(self) -> None:
@@ -175,11 +176,13 @@ def reinforce(
     samples: int,
     generator: torch.Generator,
     share: float = 1.0,
+    entropy: float = 0.0,
 ) -> Tensor:
     """Sample from every start and add the gradient of the expected cost, as a mean over `samples` in all.
 
     Gradients are taken from a `share` of the decisions alone, those that count most: a decision's gradient is its
-    advantage times one minus its probability, up to a factor that hardly varies. Returns sums as `backward` does.
+    advantage times one minus its probability, up to a factor that hardly varies. `entropy` is what being unsure is
+    worth, in units of cost, added for each of them. Returns sums as `backward` does.
     """
     begin = starting_states(problem, instances, starts)
     select = Remembered(1, generator)
@@ -193,7 +196,11 @@ def reinforce(
             most = (weight.abs() * (1 - probability)).topk(count, sorted=False).indices
             learnt, own = Batch(instances, batch.state.rows(most), batch.action[most]), weight[most]
         with arithmetic(instances.device):
-            loss, _ = cross_entropy(model, problem, learnt)
-        (loss * own).sum().backward()  # type: ignore[no-untyped-call]
+            log_probability = log_probabilities(model, problem, learnt)
+        imitated = own @ log_probability.gather(1, learnt.action[:, None])[:, 0]
+        if entropy:
+            unsure = -(log_probability.exp() * log_probability.clamp(min=NEVER)).sum()
+            imitated = imitated + entropy / samples * unsure
+        (-imitated).backward()  # type: ignore[no-untyped-call]
     best = cost.amin(1).sum() * cost.shape[1]
     return torch.stack([cost.sum(), best, torch.full_like(best, cost.numel())]).float()

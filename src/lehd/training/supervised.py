@@ -13,14 +13,19 @@ from lehd.problems.base import Problem
 from lehd.training.partial import Batch
 
 
-def cross_entropy(model: LEHD, problem: Problem, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Loss and whether the model's first choice is the label's, for each decision (B,)."""
+def log_probabilities(model: LEHD, problem: Problem, batch: Batch) -> Tensor:
+    """Of every action of each decision (B, actions); infeasible ones have -inf."""
     embeddings = model.encode(problem.features(batch.instances, model.config.box))
     logits = model.score(embeddings, batch.state, problem.context(batch.instances, batch.state)).float()
     allowed = problem.feasible(batch.instances, batch.state)
     if allowed is not None:
         logits = logits.masked_fill(~allowed, -torch.inf)
-    log_probability = logits.flatten(1).log_softmax(1)
+    return logits.flatten(1).log_softmax(1)
+
+
+def cross_entropy(model: LEHD, problem: Problem, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Loss and whether the model's first choice is the label's, for each decision (B,)."""
+    log_probability = log_probabilities(model, problem, batch)
     loss = -log_probability.gather(1, batch.action[:, None])[:, 0]
     return loss, log_probability.argmax(1) == batch.action
 

@@ -41,8 +41,8 @@ def test_measured_and_published_rows_of_a_table_are_told_apart():
     assert "| method |  | TSP100 | TSP200 | TSP500 | TSP1000 | TSP10000 |" in text
     on = "measured, cpu, 1 thread, weights abc"
     assert rows_of(text, "| lehd") == [
-        f"| lehd greedy | {on} | - | 2.000 (4s, 2) | - | - | 7.000 (4s, 2) |",
-        f"| lehd RRC 100 | {on} | - | 0.0500 (4s, 2) | - | - | - |",
+        f"| lehd greedy | {on} | - | 2.000 ± 0.0000 (4s, 2) | - | - | 7.000 ± 0.0000 (4s, 2) |",
+        f"| lehd RRC 100 | {on} | - | 0.0500 ± 0.0000 (4s, 2) | - | - | - |",
     ]
     published = rows_of(text, "| LEHD RRC 1000")
     assert published == [
@@ -91,7 +91,7 @@ def test_models_trained_for_one_table_are_shown_there_alone(tmp_path):
     assert [each.bench for each in results.records] == ["tsplib"]
     text = report(results)
     assert rows_of(text, "| lehd RRC") == [
-        "| lehd RRC 100 | measured, cpu, 1 thread, weights abc | 0.0200 (4s, 2) | 1.500 (4s, 2) |"
+        "| lehd RRC 100 | measured, cpu, 1 thread, weights abc | 0.0200 ± 0.0000 (4s, 2) | 1.500 ± 0.0000 (4s, 2) |"
     ]
     after = text.split("### LEHD trained by reinforcement learning on TSP20")[1]
     assert after.index("| lehd RRC 100 |") < after.index("| LEHD-RL RRC 100 | published |") < after.index("###")

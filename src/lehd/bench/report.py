@@ -149,9 +149,12 @@ def _uniform(results: Results) -> list[str]:
     summaries = summarise(results.of("uniform"))
     if not summaries:
         return ["Not measured yet.", *(_published(paper_tables()[name]) for name in SAME_SETS)]
-    text = "The gap of a set is the ratio of mean costs. In brackets the time for all instances and, where measured, "
+    text = (
+        "The gap of a set is the ratio of mean costs, ± its standard error over instances. In brackets the time for "
+        "all instances and, where measured, how many there were."
+    )
     tables = [paper_tables()[name] for name in SAME_SETS]
-    return [text + "how many there were.", *(_with_own(table, results, summaries) for table in tables)]
+    return [text, *(_with_own(table, results, summaries) for table in tables)]
 
 
 def _with_own(table: PaperTable, results: Results, summaries: list[Summary]) -> str:
@@ -186,11 +189,15 @@ def uniform_table(table: PaperTable, summaries: list[Summary], own: Sequence[Sum
 
 def _measured(column: str, summaries: list[Summary]) -> str:
     cells = [
-        f"{percent(each.gap)} ({duration(each.seconds)}, {each.instances})"
+        f"{percent(each.gap)}{_error(each)} ({duration(each.seconds)}, {each.instances})"
         for each in summaries
         if f"{each.problem}{each.nodes}" == column
     ]
     return "; ".join(cells) or NOTHING
+
+
+def _error(summary: Summary) -> str:
+    return "" if summary.error is None else f" ± {percent(summary.error)}"
 
 
 def _published(table: PaperTable) -> str:

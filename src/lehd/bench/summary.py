@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import sqrt
 from statistics import mean
 from typing import Any
 
@@ -28,6 +29,9 @@ class Summary:
     failed: int
     cost: float | None
     gap: float | None
+    error: (
+        float | None
+    )  # standard error of the gap of a set of generated instances: another such set may differ so much
     seconds: float  # all instances together
     cpu_seconds: float | None  # the same on CPU cores, where looked at
     weights: str
@@ -48,6 +52,7 @@ class Summary:
             "method": self.label,
             "cost": self.cost,
             "gap": self.gap,
+            "error": self.error,
             "seconds": round(self.seconds, 2),
         }
 
@@ -81,6 +86,7 @@ def _summary(group: list[Record], paper: bool) -> Summary:
         failed=len(group) - len(solved),
         cost=mean(costs) if costs else None,
         gap=mean_gap(solved, paper),
+        error=standard_error(solved),
         seconds=sum(record.seconds for record in group),
         cpu_seconds=sum(cpu) if (cpu := [r.cpu_seconds for r in solved if r.cpu_seconds is not None]) else None,
         weights=first.weights,
@@ -100,3 +106,14 @@ def mean_gap(records: list[Record], paper: bool = False) -> float | None:
     if records[0].bench in RATIO_OF_MEANS:
         return 100 * (sum(cost for cost, _ in known) / sum(reference for _, reference in known) - 1)
     return mean(100 * (cost / reference - 1) for cost, reference in known)
+
+
+def standard_error(records: list[Record]) -> float | None:
+    """Of the ratio of mean costs, in per cent; None for files, which nobody drew at random, and for less than two."""
+    known = [(record.cost, record.reference) for record in records if record.cost and record.reference]
+    if len(known) < 2 or records[0].bench not in RATIO_OF_MEANS:
+        return None
+    costs, references = ([pair[side] for pair in known] for side in (0, 1))
+    ratio, n = sum(costs) / sum(references), len(known)
+    squares = sum((cost - ratio * reference) ** 2 for cost, reference in known)
+    return 100 * sqrt(squares / (n * (n - 1))) / mean(references)

@@ -127,11 +127,11 @@ class State(_Tensors):
     left: Tensor | None = None  # (R,) only the first so many are available, in every row the same number; None: all
 
     @cached_property
-    def there(self) -> Tensor | None:
-        """Which places (R, U) hold an available node; None: all."""
+    def missing(self) -> Tensor | None:
+        """Which places (R, U) hold no available node; None: all hold one."""
         if self.left is None:
             return None
-        return torch.arange(self.available.shape[1], device=self.left.device) < self.left[:, None]
+        return torch.arange(self.available.shape[1], device=self.left.device) >= self.left[:, None]
 
     def rows(self, which: Tensor | slice) -> State:
         """The given rows, in the given order; a row may be taken several times."""

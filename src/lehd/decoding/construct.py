@@ -154,10 +154,18 @@ def step(
     if parent is not None:
         state = state.rows(parent)
         slots = None if slots is None else slots[parent]
-    slot, flag = action // problem.actions_per_node, action % problem.actions_per_node == 1
+    slot, flag = split_action(problem, action)
     if slots is not None:
         slot = slots.gather(1, slot[:, None])[:, 0]
     return Step(problem.advance(instances, state, slot, flag), flag, total, parent)
+
+
+def split_action(problem: Problem, action: Tensor) -> tuple[Tensor, Tensor]:
+    """The slots (R,) that actions lead to, and whether they do so via the depot."""
+    kinds = problem.actions_per_node
+    if kinds == 1:
+        return action, torch.zeros_like(action, dtype=torch.bool)
+    return action // kinds, action % kinds == 1
 
 
 def best_rows(problem: Problem, instances: Instances, state: State, rollout: Rollout, width: int) -> Tensor:

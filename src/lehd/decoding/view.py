@@ -62,16 +62,16 @@ def neighbourhood(instances: Instances, state: State, slots: Tensor) -> tuple[In
     seen = State(
         instance=rows,
         # A path that stands at its destination does so in the neighbourhood too.
-        start=torch.where(state.start == state.destination, DESTINATION, START),
+        start=(state.start == state.destination).long(),  # START, or DESTINATION
         destination=torch.full_like(rows, DESTINATION),
         available=torch.arange(FIRST, FIRST + slots.shape[1], device=slots.device).expand(len(slots), -1),
         resources=state.resources,
         left=None if state.left is None else state.left.clamp(max=slots.shape[1]),
     )
     candidates = state.available.gather(1, slots)
-    if seen.there is not None:
+    if seen.missing is not None:
         # Where no node is, the starting node stands once more: that leaves the box as it is.
-        candidates = torch.where(seen.there, candidates, state.start[:, None])
+        candidates = torch.where(seen.missing, state.start[:, None], candidates)
     nodes = torch.cat([state.start[:, None], state.destination[:, None], candidates], 1)
     return instances.take(nodes, state.instance), seen
 
@@ -80,13 +80,15 @@ def _scores(
     model: LEHD, embeddings: Tensor, state: State, context: Tensor, allowed: Tensor | None, views: int
 ) -> Tensor:
     """Logits (R, U, K); with several views the mean of their log-probabilities."""
-    if state.there is not None:
-        allowed = state.there[..., None] if allowed is None else allowed & state.there[..., None]
+    never = None if allowed is None else ~allowed
+    if state.missing is not None:
+        never = state.missing[..., None] if never is None else never | state.missing[..., None]
     if views > 1:
         state, context = in_all_views(state), context.repeat_interleave(views, 0)
+        never = None if never is None else never.repeat_interleave(views, 0)
     logits = model.score(embeddings, state, context).float().nan_to_num()
-    if allowed is not None:
-        logits = logits.masked_fill(~allowed.repeat_interleave(views, 0), -torch.inf)
+    if never is not None:
+        logits = logits.masked_fill(never, -torch.inf)
     if views > 1:
         logits = logits.flatten(1).log_softmax(1).view(-1, views, *logits.shape[1:]).mean(1)
     return logits

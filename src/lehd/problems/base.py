@@ -27,14 +27,14 @@ def unit_box(coords: Tensor, around: Tensor | None = None) -> Tensor:
     """Positions (B, N, 2) moved and scaled, both axes alike, so that the longer side of the box of all of them, or of
     those `around`, is [0, 1]."""
     inside = coords if around is None else around
-    low = inside.amin(1, keepdim=True)
-    span = (inside.amax(1, keepdim=True) - low).amax(2, keepdim=True)
-    return (coords - low) / torch.where(span > 0, span, 1)
+    low, high = torch.aminmax(inside, dim=1, keepdim=True)
+    span = (high - low).amax(2, keepdim=True)
+    return (coords - low) / (span + (span == 0))
 
 
 def beyond_all(measure: Tensor, state: State) -> Tensor:
     """A measure (R, U) by which the places where no available node is come after all others."""
-    return measure if state.there is None else measure.masked_fill(~state.there, torch.inf)
+    return measure if state.missing is None else measure.masked_fill(state.missing, torch.inf)
 
 
 class Problem(ABC):
@@ -70,8 +70,8 @@ class Problem(ABC):
         node come last."""
         row = state.instance[:, None]
         away = instances.coords[row, state.available] - instances.coords[row, state.start[:, None]]
-        square = beyond_all(away.square().sum(2), state)
-        return square.topk(min(count, square.shape[1]), dim=1, largest=False).indices
+        far = beyond_all(away.norm(dim=2), state)
+        return far.topk(min(count, far.shape[1]), dim=1, largest=False).indices
 
     def neighbourhood_box(self, coords: Tensor) -> Tensor:
         """Positions (R, 2 + k, 2) of starting node, destination node and neighbours, scaled for the model."""

@@ -91,8 +91,9 @@ class CVRP(Problem):
         at_depot = (state.start == state.destination)[:, None]
         direct = (demand <= remaining + slack(capacity)[state.instance, None]) & ~at_depot
         via = torch.ones_like(direct)
-        if state.there is not None:  # where no node is, nothing is needed and nobody goes
-            demand, direct, via = demand.masked_fill(~state.there, 0), direct & state.there, state.there
+        if state.missing is not None:  # where no node is, nothing is needed and nobody goes
+            via = ~state.missing
+            demand, direct = demand.masked_fill(state.missing, 0), direct & via
         if instances.vehicles is not None:
             # Closing a route wastes what is left in it: allowed as long as the vehicles to come can take the rest.
             capacity = capacity[state.instance, None]

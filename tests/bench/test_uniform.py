@@ -210,7 +210,17 @@ def test_the_module_runs_alone(small, tmp_path):
     done = subprocess.run([*command, "--device", "cpu"], text=True, capture_output=True, check=True)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["method"] for line in lines] == ["greedy", "RRC 2"]
-    assert lines[0].keys() == {"set", "instances", "weights", "device", "method", "cost", "gap", "seconds"}
+    assert lines[0].keys() == {
+        "set",
+        "instances",
+        "weights",
+        "device",
+        "method",
+        "cost",
+        "gap",
+        "standard_error",
+        "seconds",
+    }
     assert lines[0]["instances"] == 2
 
 

@@ -52,7 +52,7 @@ class Summary:
             "method": self.label,
             "cost": self.cost,
             "gap": self.gap,
-            "error": self.error,
+            "standard_error": self.error,
             "seconds": round(self.seconds, 2),
         }
 

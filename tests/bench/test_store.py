@@ -90,11 +90,10 @@ def test_generated_sets_take_the_ratio_of_means_and_libraries_the_mean_of_ratios
     assert summarise(uniform)[0].gap == pytest.approx(100 * (211 / 110 - 1))
     library = [record(name, cost=cost, reference=best, bench="tsplib") for name, (cost, best) in pair.items()]
     assert summarise(library)[0].gap == pytest.approx((10 + 100) / 2)
-    assert summarise(uniform)[0].error == pytest.approx(
-        100 * (211 / 110 * 10 - 11) / 55
-    )  # both lie so far off the mean
-    assert summarise(uniform[:1])[0].error is None
-    assert summarise(library)[0].error is None
+    off = 211 / 110 * 10 - 11  # so far off the mean lie both
+    assert summarise(uniform)[0].standard_error == pytest.approx(100 * off / 55)
+    assert summarise(uniform[:1])[0].standard_error is None
+    assert summarise(library)[0].standard_error is None
     assert summarise(uniform)[0].seconds == 4
     failed = summarise([*uniform, record("2", cost=None, error="no luck")])[0]
     assert (failed.instances, failed.failed) == (2, 1)

@@ -236,6 +236,7 @@ def test_the_papers_setting(request, tmp_path):
         ({"customers": 3}, "customers"),
         ({"starts": 1}, "starts"),
         ({"entropy": -0.1}, "entropy"),
+        ({"entropy": 0.1, "method": "supervised", "data": CONFIG.data}, "entropy"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changes, message):

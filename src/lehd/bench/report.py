@@ -197,7 +197,7 @@ def _measured(column: str, summaries: list[Summary]) -> str:
 
 
 def _error(summary: Summary) -> str:
-    return "" if summary.error is None else f" ± {percent(summary.error)}"
+    return "" if summary.standard_error is None else f" ± {percent(summary.standard_error)}"
 
 
 def _published(table: PaperTable) -> str:

@@ -29,9 +29,7 @@ class Summary:
     failed: int
     cost: float | None
     gap: float | None
-    error: (
-        float | None
-    )  # standard error of the gap of a set of generated instances: another such set may differ so much
+    standard_error: float | None  # of the gap of a set of generated instances: another one may differ so much
     seconds: float  # all instances together
     cpu_seconds: float | None  # the same on CPU cores, where looked at
     weights: str
@@ -52,7 +50,7 @@ class Summary:
             "method": self.label,
             "cost": self.cost,
             "gap": self.gap,
-            "standard_error": self.error,
+            "standard_error": self.standard_error,
             "seconds": round(self.seconds, 2),
         }
 
@@ -86,7 +84,7 @@ def _summary(group: list[Record], paper: bool) -> Summary:
         failed=len(group) - len(solved),
         cost=mean(costs) if costs else None,
         gap=mean_gap(solved, paper),
-        error=standard_error(solved),
+        standard_error=standard_error(solved),
         seconds=sum(record.seconds for record in group),
         cpu_seconds=sum(cpu) if (cpu := [r.cpu_seconds for r in solved if r.cpu_seconds is not None]) else None,
         weights=first.weights,
@@ -100,7 +98,7 @@ def mean_gap(records: list[Record], paper: bool = False) -> float | None:
     if paper:
         gaps = [record.paper_gap for record in records if record.paper_gap is not None]
         return mean(gaps) if gaps else None
-    known = [(record.cost, record.reference) for record in records if record.cost and record.reference]
+    known = _known(records)
     if not known:
         return None
     if records[0].bench in RATIO_OF_MEANS:
@@ -110,10 +108,15 @@ def mean_gap(records: list[Record], paper: bool = False) -> float | None:
 
 def standard_error(records: list[Record]) -> float | None:
     """Of the ratio of mean costs, in per cent; None for files, which nobody drew at random, and for less than two."""
-    known = [(record.cost, record.reference) for record in records if record.cost and record.reference]
+    known = _known(records)
     if len(known) < 2 or records[0].bench not in RATIO_OF_MEANS:
         return None
-    costs, references = ([pair[side] for pair in known] for side in (0, 1))
-    ratio, n = sum(costs) / sum(references), len(known)
+    total, n = sum(reference for _, reference in known), len(known)
+    ratio = sum(cost for cost, _ in known) / total
     squares = sum((cost - ratio * reference) ** 2 for cost, reference in known)
-    return 100 * sqrt(squares / (n * (n - 1))) / mean(references)
+    return 100 * sqrt(squares / (n * (n - 1))) * n / total
+
+
+def _known(records: list[Record]) -> list[tuple[float, float]]:
+    """Costs and references, where there are both."""
+    return [(record.cost, record.reference) for record in records if record.cost and record.reference]

@@ -18,7 +18,7 @@ from lehd.problems.base import Problem
 from lehd.symmetry import all_views, in_all_views
 from lehd.types import Instances, State
 
-START, DESTINATION, FIRST = 0, 1, 2  # places in a neighbourhood
+DESTINATION, FIRST = 1, 2  # places in a neighbourhood; the starting node has place 0
 
 
 class Neighbourhood(NamedTuple):
@@ -62,7 +62,7 @@ def neighbourhood(instances: Instances, state: State, slots: Tensor) -> tuple[In
     seen = State(
         instance=rows,
         # A path that stands at its destination does so in the neighbourhood too.
-        start=(state.start == state.destination).long(),  # START, or DESTINATION
+        start=(state.start == state.destination).long(),  # 0, or DESTINATION
         destination=torch.full_like(rows, DESTINATION),
         available=torch.arange(FIRST, FIRST + slots.shape[1], device=slots.device).expand(len(slots), -1),
         resources=state.resources,

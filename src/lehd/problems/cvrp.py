@@ -90,8 +90,9 @@ class CVRP(Problem):
         remaining = state.resources[:, :1]
         at_depot = (state.start == state.destination)[:, None]
         direct = (demand <= remaining + slack(capacity)[state.instance, None]) & ~at_depot
-        via = torch.ones_like(direct)
-        if state.missing is not None:  # where no node is, nothing is needed and nobody goes
+        if state.missing is None:
+            via = torch.ones_like(direct)
+        else:  # where no node is, nothing is needed and nobody goes
             via = ~state.missing
             demand, direct = demand.masked_fill(state.missing, 0), direct & via
         if instances.vehicles is not None:

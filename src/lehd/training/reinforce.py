@@ -103,12 +103,15 @@ class Reinforce:
         Returns sums (3,): costs, those of each instance's best, samples.
         """
         assert self.instances is not None
-        samples, wish = self.config.batch * self.starts, self.config
+        config = self.config
+        samples = config.batch * self.starts
         sums = torch.zeros(3, device=self.device)
         for first in range(0, len(self.instances), self.at_once):
             part = self.instances.rows(slice(first, first + self.at_once))
             starts = pick_starts(self.problem, part, self.starts, self.generator)
-            sums += reinforce(model, self.problem, part, starts, samples, self.generator, wish.hardest, wish.entropy)
+            sums += reinforce(
+                model, self.problem, part, starts, samples, self.generator, config.hardest, config.entropy
+            )
         return sums
 
     def _reseed(self) -> None:

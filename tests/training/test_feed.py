@@ -12,7 +12,7 @@ from lehd.data.dataset import Labelled
 from lehd.errors import LehdError
 from lehd.model.lehd import LEHD
 from lehd.problems import of
-from lehd.training.feed import ConstructionSteps, Data
+from lehd.training.feed import ConstructionSteps, Data, RandomStates
 from lehd.training.loop import Trainer, read_config, train
 from lehd.training.partial import ALL, decisions
 from tests.builders import cvrp, generator, random_solution, tsp
@@ -152,3 +152,38 @@ def test_rows_of_a_batch_are_decisions_of_their_own():
 def test_settings_that_contradict_each_other_are_refused(changes, message):
     with pytest.raises(LehdError, match=message):
         replace(CONFIG, **changes)
+
+
+def labelled(count, nodes):
+    instances = tsp(count, nodes)
+    return Labelled(instances, random_solution(instances))
+
+
+@pytest.mark.parametrize(("shares", "expected"), [((0.0, 1.0, 0.5), {20: 0.0, 30: 0.75}), (0.3, {20: 0.3, 30: 0.3})])
+def test_each_file_has_its_own_share_of_neighbourhoods(shares, expected):
+    """Files of one size are drawn from together: theirs is the mean."""
+    names = ("small.npz", "large.npz", "large too.npz")
+    config = replace(CONFIG, data=names, shares=(2.0, 1.0, 1.0), views=(8,), view_share=shares)
+    data = Data([labelled(9, 20), labelled(9, 30), labelled(9, 30)], config.shares, 2, CPU)
+    feed = RandomStates(config, of(data.parts[0].instances), data, random.Random(0), generator(0))
+    assert {mixture.nodes: mixture.view_share for mixture in feed.mixtures} == pytest.approx(expected)
+    seen = {20: [], 30: []}
+    for _ in range(1000):
+        number, shape = feed.next().key
+        seen[feed.mixtures[number].nodes].append(shape.view is not None)
+    for nodes, share in expected.items():
+        assert np.mean(seen[nodes]) == pytest.approx(share, abs=0.07)
+
+
+def test_files_of_ones_own_have_the_mean_share_of_neighbourhoods():
+    data = Data([labelled(9, 20), labelled(9, 30)], (), 2, CPU, own=True)
+    assert [mixture.view_share for mixture in data.mixtures((0.1, 0.2, 0.6))] == pytest.approx([0.3, 0.3])
+
+
+@pytest.mark.parametrize(
+    ("share", "message"),
+    [((0.1,), "one for every file"), ((0.1, 0.1, 2.0), "from 0 to 1"), ("much", "expected float"), (-1, "from 0 to 1")],
+)
+def test_shares_of_neighbourhoods_that_make_no_sense_are_refused(share, message):
+    with pytest.raises(LehdError, match=message):
+        replace(CONFIG, data=("a", "b", "c"), views=(8,), view_share=share)

@@ -40,7 +40,8 @@ class TrainConfig:
     # With states = "random": the share of steps that have few available nodes as often as RRC's partial solutions do;
     like_rrc: float = 0.0  # the others have each number of them equally often, as in construction.
     views: tuple[int, ...] = ()  # With states = "random": sizes of neighbourhoods, as large problems are shown, …
-    view_share: float = 0.2  # … and the share of steps that show one of them, where the problems are large enough
+    # … and the share of steps that show one of them, where the problems are large enough; for all files or for each
+    view_share: float | tuple[float, ...] = 0.2
     batch: int = 1024  # partial solutions that are stepped through together, with states = "steps"; or instances of a
     # step, with method = "reinforce"
     recipe: str = "uniform_tsp"  # with method = "reinforce": what instances are drawn from, …
@@ -105,8 +106,10 @@ class TrainConfig:
             raise LehdError('`views` and `like_rrc` need labels and states = "random"')
         if not 0 <= self.like_rrc <= 1:
             raise LehdError(f"like_rrc = {self.like_rrc}: expected a share from 0 to 1")
-        if any(view < 2 for view in self.views) or not 0 <= self.view_share <= 1:
+        if any(view < 2 for view in self.views) or not all(0 <= share <= 1 for share in self.view_shares):
             raise LehdError("`views` have at least 2 nodes, and `view_share` is from 0 to 1")
+        if isinstance(self.view_share, tuple) and len(self.view_share) != len(self.data):
+            raise LehdError("`view_share` is one number, or one for every file of `data`")
         if not 0 <= self.entropy < math.inf or (self.entropy and self.method != REINFORCE):
             raise LehdError(f'entropy = {self.entropy}: expected a number from 0, with method = "{REINFORCE}"')
         if not 0 <= self.average < 1:
@@ -114,6 +117,11 @@ class TrainConfig:
         if not 0 <= self.seed <= LARGEST_SEED:
             raise LehdError(f"seed = {self.seed}: expected a whole number from 0 to {LARGEST_SEED}")
         self._check_optimizer()
+
+    @property
+    def view_shares(self) -> tuple[float, ...]:
+        """Of each file of `data`."""
+        return self.view_share if isinstance(self.view_share, tuple) else (self.view_share,) * max(1, len(self.data))
 
     def _check_optimizer(self) -> None:
         if not 0 < self.learning_rate < math.inf:
@@ -202,6 +210,7 @@ def check_kinds(config: Any) -> None:
             "tuple[str, ...]": _all_are(value, str),
             "tuple[int, ...]": _all_are(value, int),
             "tuple[float, ...]": _all_are(value, int | float),
+            "float | tuple[float, ...]": real or _all_are(value, int | float),
             "tuple[float, float]": _all_are(value, int | float) and len(value) == 2,
         }.get(expected, True)
         if not right:

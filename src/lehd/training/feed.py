@@ -54,12 +54,14 @@ class Data:
         self.parts = [part.to(device) for part in parts]
         self.shares = shares or tuple(float(len(part)) for part in self.parts)
 
-    def mixtures(self) -> list[Mixture]:
-        """The labels of each size."""
-        sizes: dict[int, list[tuple[Labelled, float]]] = defaultdict(list)
-        for part, share in zip(self.parts, self.shares, strict=True):
-            sizes[part.instances.num_nodes].append((part, share))
-        return [Mixture(*map(list, zip(*pairs, strict=True))) for pairs in sizes.values()]
+    def mixtures(self, view_shares: tuple[float, ...]) -> list[Mixture]:
+        """The labels of each size. A user's own files have the mean of the shares of views."""
+        if len(view_shares) != len(self.parts):
+            view_shares = (sum(view_shares) / len(view_shares),) * len(self.parts)
+        sizes: dict[int, list[tuple[Labelled, float, float]]] = defaultdict(list)
+        for part, share, views in zip(self.parts, self.shares, view_shares, strict=True):
+            sizes[part.instances.num_nodes].append((part, share, views))
+        return [Mixture(*map(list, zip(*files, strict=True))) for files in sizes.values()]
 
 
 def digest(parts: list[Labelled]) -> str:
@@ -118,7 +120,7 @@ class RandomStates:
         self, config: TrainConfig, problem: Problem, data: Data, rng: random.Random, generator: torch.Generator
     ):
         self.config, self.problem, self.rng, self.generator = config, problem, rng, generator
-        self.mixtures = data.mixtures()
+        self.mixtures = data.mixtures(config.view_shares)
         self.batches = 0
 
     def next(self) -> Plan:
@@ -127,7 +129,7 @@ class RandomStates:
         mixture, layers = self.mixtures[number], self.config.model.decoder_layers
         like_rrc = self.config.like_rrc > 0 and self.rng.random() < self.config.like_rrc
         shape = sample_shape(self.problem, mixture.nodes, self.config.tokens, layers, self.rng, like_rrc)
-        if self.config.views and self.rng.random() < self.config.view_share:
+        if self.config.views and self.rng.random() < mixture.view_share:
             shape = sample_view(self.problem, mixture.nodes, self.config.tokens, self.config.views, self.rng) or shape
         draw = partial(mixture.batch, self.problem, shape, self.generator)
         share = self.config.hardest * (EARLY_SHARE if shape.available > EARLY * mixture.nodes else 1)

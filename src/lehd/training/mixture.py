@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -13,9 +14,12 @@ from lehd.training.partial import ALL, Batch, Shape, decisions
 
 
 class Mixture:
-    def __init__(self, parts: Sequence[Labelled], shares: Sequence[float]):
+    """`shares` are those of all labels, `view_shares` those of steps that show neighbourhoods, of each file."""
+
+    def __init__(self, parts: Sequence[Labelled], shares: Sequence[float], view_shares: Sequence[float] = ()):
         self.labelled = parts[0] if len(parts) == 1 else concatenate(parts)
         self.share = float(sum(shares))
+        self.view_share = sum(map(operator.mul, shares, view_shares)) / self.share if self.share else 0.0
         device = self.labelled.instances.device
         count = torch.tensor([len(part) for part in parts], dtype=torch.float64)
         self.count, self.first = count.to(device), (count.cumsum(0) - count).to(device)

@@ -81,7 +81,8 @@ def serve(
             raise LehdError(
                 f"lehd serve needs the extra 'serve' ({error.name} is missing): pip install 'lehd[serve]'"
             ) from None
-        from lehd.service.config import Config, Limits, cores, default_database
+        from lehd.service.config import Config, Limits, default_database
+        from lehd.work.units import usable_cores
 
         limits = Limits(
             nodes=max_nodes,
@@ -94,7 +95,7 @@ def serve(
             kept=keep,
         )
         if cluster == LOCAL:
-            devices, number = device or default_devices(), workers or cores()
+            devices, number = device or default_devices(), workers or usable_cores()
         else:
             devices, number = cluster_devices(cluster, device, workers)
         run(

@@ -4,9 +4,10 @@ A label file is an npz archive in one of two layouts:
 
     plain    coords (M, N, 2) and nodes (M, n), the visiting order (TSP: or `tour`); CVRP also via_depot (M, n) bool,
              demands (M, N) with the depot's 0 in column 0, capacity (M,)
-    compact  recipe (a name in RECIPES), customers, shard (S,), nodes (S, SHARD, n), cost (S, SHARD), CVRP also via
-             (S, SHARD, bits of n flags): the instances are drawn again from recipe and shard number, and the costs
-             guard against a generator that draws differently. Where solved (S, SHARD) is False there is no label
+    compact  recipe (a name in RECIPES), customers, shard (S,), cost (S, SHARD), TSP: ranks (S, SHARD, n - 1) of
+             lehd.data.ranks or nodes (S, SHARD, n), CVRP: nodes and via (S, SHARD, bits of n flags). The instances are
+             drawn again from recipe and shard number, and the costs guard against a generator that draws differently.
+             Where solved (S, SHARD) is False there is no label
 
 Either may say where each label came from: sources (K,), names, and source (M,) or (S, SHARD), which of them. See
 lehd.data.label_file, which also knows files without labels.
@@ -28,6 +29,7 @@ import torch
 from numpy.typing import NDArray
 
 from lehd.data.generate import CvrpArrays, TspArrays, uniform_cvrp, uniform_tsp, x_type_cvrp
+from lehd.data.ranks import from_ranks, to_ranks
 from lehd.data.shapes import shapes_tsp
 from lehd.errors import LehdError, writing
 from lehd.io.text import LARGEST
@@ -37,6 +39,7 @@ from lehd.types import Instances, Solution
 
 Arrays = dict[str, NDArray[Any]]  # those of an npz file, by name
 SHARD = 100  # instances drawn from one seed
+LABELS = ("nodes", "tour", "ranks")  # arrays of which a file with labels has one
 
 # name -> (first part of the seed, generator)
 Generator = Callable[[np.random.Generator, int, int], TspArrays | CvrpArrays]
@@ -97,9 +100,9 @@ def load_labels(path: str | Path) -> Labelled:
 
         return read_foreign(path)
     arrays = read_arrays(path)
-    if "nodes" not in arrays and "tour" not in arrays:
+    if not has_labels(arrays):
         hint = f"lehd label {path} FOLDER --improve WEIGHTS --merge FILE"
-        raise LehdError(f"{path}: no labels in it, neither nodes nor tour; `{hint}` would make them")
+        raise LehdError(f"{path}: no labels in it, none of {', '.join(LABELS)}; `{hint}` would make them")
     with reading(path):
         labelled = from_plain(expand(arrays) if "recipe" in arrays else arrays)
         if not len(labelled):
@@ -138,6 +141,10 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
     with writing(path):
         write_atomically(path, buffer.getvalue())
+
+
+def has_labels(arrays: Arrays) -> bool:
+    return any(name in arrays for name in LABELS)
 
 
 def concatenate(parts: Sequence[Labelled]) -> Labelled:
@@ -219,7 +226,7 @@ def solved_rows(arrays: Arrays) -> NDArray[np.bool_]:
     shards = len(arrays["shard"])
     if "solved" in arrays:
         return _shaped(arrays, "solved", shards, SHARD).reshape(-1).astype(bool)
-    return np.full(shards * SHARD, "nodes" in arrays)
+    return np.full(shards * SHARD, has_labels(arrays))
 
 
 def draw_compact(arrays: Arrays) -> Arrays:
@@ -233,12 +240,25 @@ def draw_compact(arrays: Arrays) -> Arrays:
     return {name: np.concatenate([getattr(part, name) for part in drawn]) for name in drawn[0]._fields}
 
 
+def with_ranks(arrays: Arrays, coords: NDArray[Any]) -> Arrays:
+    """A compact file of TSPs as it is written: with ranks in place of nodes, which take a fifth of the space."""
+    nodes, solved = arrays["nodes"], solved_rows(arrays)
+    ranks = to_ranks(coords, nodes.reshape(len(solved), -1))
+    ranks[~solved] = 0  # where there is no tour
+    others = {name: array for name, array in arrays.items() if name != "nodes"}
+    return others | {"ranks": ranks.reshape(*nodes.shape[:2], -1)}
+
+
 def expand(arrays: Arrays) -> Arrays:
     """A compact file's labels in the plain layout."""
     plain = draw_compact(arrays)
     customers, solved = int(arrays["customers"]), solved_rows(arrays)
     shape = (len(arrays["shard"]), SHARD)
-    plain["nodes"] = _shaped(arrays, "nodes", *shape, customers).reshape(-1, customers)
+    if "ranks" in arrays:
+        ranks = _shaped(arrays, "ranks", *shape, customers - 1).reshape(len(solved), -1)
+        plain["nodes"] = from_ranks(plain["coords"], ranks)
+    else:
+        plain["nodes"] = _shaped(arrays, "nodes", *shape, customers).reshape(-1, customers)
     if "demands" in plain:
         bits = _shaped(arrays, "via", *shape, -(-customers // 8)).reshape(len(solved), -1)
         plain["via_depot"] = np.unpackbits(bits, axis=1, count=customers).astype(bool)

@@ -21,10 +21,12 @@ from lehd.data.dataset import (
     draw_compact,
     expand,
     from_plain,
+    has_labels,
     plain_instances,
     read_arrays,
     reading,
     solved_rows,
+    with_ranks,
 )
 from lehd.errors import LehdError
 from lehd.problems import of
@@ -73,7 +75,9 @@ class LabelFile:
         cost = np.where(labelled, of(self.instances).cost(self.instances, solution).double().numpy(), 0)
         arrays |= {"nodes": nodes.reshape(*shape, -1), "cost": cost.astype(np.float32).reshape(shape)}
         arrays |= {"solved": labelled.reshape(shape), "source": arrays["source"].reshape(shape)}
-        return arrays | ({"via": np.packbits(via, axis=1).reshape(*shape, -1)} if cvrp else {})
+        if cvrp:
+            return arrays | {"via": np.packbits(via, axis=1).reshape(*shape, -1)}
+        return with_ranks(arrays, self.instances.coords.numpy())
 
 
 def read_label_file(path: Path) -> LabelFile:
@@ -103,14 +107,14 @@ def source_name(solver: str, seconds: float = math.nan, iterations: float = 0) -
 
 def _label_file(path: Path, arrays: Arrays) -> LabelFile:
     with reading(path):
-        compact, has_labels = "recipe" in arrays, "nodes" in arrays or "tour" in arrays
+        compact, solved = "recipe" in arrays, has_labels(arrays)
         instances = plain_instances(draw_compact(arrays) if compact else arrays)
         instances = replace(instances, coords=instances.coords.double())  # in single precision noise could be shorter
         problem = of(instances)
-        labelled = solved_rows(arrays) if compact else np.full(len(instances), has_labels)
+        labelled = solved_rows(arrays) if compact else np.full(len(instances), solved)
         nodes = torch.zeros(len(instances), instances.num_nodes - problem.first_node, dtype=torch.long)
         solution = Solution(nodes, torch.zeros_like(nodes, dtype=torch.bool))
-        if has_labels:
+        if solved:
             found = from_plain(expand(arrays) if compact else arrays)
             problem.check(found.instances, found.solution)
             solution.nodes[labelled], solution.via_depot[labelled] = found.solution.nodes, found.solution.via_depot

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from lehd.data.dataset import SHARD, Arrays, read_arrays, reading, write_arrays
+from lehd.data.dataset import (
+    SHARD,
+    Arrays,
+    draw_compact,
+    problem_of,
+    read_arrays,
+    reading,
+    with_ranks,
+    write_arrays,
+)
 from lehd.data.generate import CvrpArrays, TspArrays
 from lehd.errors import LehdError
 from lehd.labels.solvers import Batch, Solver, Task
@@ -81,7 +90,10 @@ def merge(folder: Path, recipe: str, customers: int, target: Path) -> int:
         raise LehdError(f"{folder}: no shard of {recipe} with {customers} customers to merge")
     parts = [_read(path) for path in paths]
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    write_arrays(target, {"recipe": np.array(recipe), "customers": np.array(customers), **joined})
+    arrays = {"recipe": np.array(recipe), "customers": np.array(customers), **joined}
+    if problem_of(recipe) == "TSP":
+        arrays = with_ranks(arrays, draw_compact(arrays)["coords"])
+    write_arrays(target, arrays)
     return int(joined["solved"].sum())
 
 

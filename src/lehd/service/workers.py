@@ -11,12 +11,13 @@ import threading
 import time
 from typing import Any
 
-from lehd.service.config import Config, cores
+from lehd.service.config import Config
 from lehd.service.desk import Desk
 from lehd.service.jobs import FAILED, INTERRUPTED, Job
 from lehd.service.places import Here, Line, OnRay, Place
 from lehd.service.worker import Task
 from lehd.work.engines import LOCAL
+from lehd.work.units import usable_cores
 
 log = logging.getLogger("lehd.service")
 
@@ -36,7 +37,7 @@ class Workers:
             place = Here()
             numbers = {device: config.workers if device == "cpu" else 1 for device in config.devices}
             devices = [device for device in config.devices for _ in range(numbers[device])]
-            threads = max(1, cores() // max(1, len(devices)))
+            threads = max(1, usable_cores() // max(1, len(devices)))
         else:
             place = OnRay(config.cluster)
             devices, threads = list(config.devices) * config.workers, 1

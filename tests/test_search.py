@@ -68,6 +68,15 @@ def test_long_parts_are_shown_whole_where_that_takes_hardly_longer():
     assert planned(tsp(100, 1000), gpu, longest=200).nearest is None
 
 
+@pytest.mark.parametrize(("share", "long"), [(0.19, True), (0.21, False)])
+def test_parts_of_tours_are_long_if_all_of_them_take_a_fifth_of_the_time(share, long):
+    instances = tsp(1, 1000)
+    speed = Speed(0.0, share * 60 / Speed(0.0, 1.0).seconds(1, 1000, NEAREST))
+    how = plan_parts(of(instances), instances, Options(), speed, left=60, cheap=False)
+    assert (how.longest == 1000) is long
+    assert speed.seconds(how.coverage // how.longest, how.longest, how.nearest) <= 0.2 * 60
+
+
 @pytest.mark.parametrize("options", [Options(longest=300), Options(nearest=80), Options(parallel=False)])
 def test_what_a_user_asks_for_counts(monkeypatch, options):
     how = plan(tsp(1, 5000), monkeypatch, construction=60, options=options)

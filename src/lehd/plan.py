@@ -23,9 +23,9 @@ CONSTRUCTION_SHARES: dict[int | None, float] = {None: 0.25, NEAREST: 0.7}
 # the longest is done with all of them.
 WHOLE_PARTS, NEARLY = 200, 1.2
 VIEWS = ("average", "best")  # what to do with the eight ways to look at an instance
-ITERATION_SHARE = 0.1  # of the time left when RRC begins: what the longest iteration may take
-ROUGH_SHARE = 0.45  # the same after a start without the model, if parts are as long as the problem says
-ROUGH_SWEEP, ROUGH_PIECE = 0.8, 0.15  # … if several iterations go over the instance once, and for each of these
+# Of the time left, what the longest iteration may take after a start without the model, if parts are as long as the
+# problem says; what going over the instance once may take, if that takes several iterations; and each of these.
+ROUGH_SHARE, ROUGH_SWEEP, ROUGH_PIECE = 0.45, 0.8, 0.15
 USUAL_LENGTH = 100  # of partial solutions, where time does not allow to reconstruct longer ones everywhere at once
 
 
@@ -77,7 +77,7 @@ def plan_parts(
     batch, size, device = len(instances), instances.num_nodes, instances.device
     if speed is None:
         return Plan(wish.longest, size if wish.parallel else 0, wish.nearest, wish.turn is True)
-    budget = ITERATION_SHARE * left
+    budget = problem.iteration_share * left
 
     def view_of_part(length: int, rows: int) -> int | None:
         if wish.nearest is not None or length <= WHOLE_PARTS:

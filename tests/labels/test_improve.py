@@ -12,8 +12,9 @@ from lehd.data.dataset import SHARD, Labelled, draw_shard, load_labels
 from lehd.data.foreign import write_plain
 from lehd.data.label_file import fresh_instances, read_label_file
 from lehd.errors import LehdError
-from lehd.labels.improve import improve, write_merged
-from lehd.labels.makers import model_name
+from lehd.labels.improve import improve
+from lehd.labels.makers import by_model, model_name
+from lehd.labels.part_folder import merge_parts
 from lehd.labels.parts import Settings
 from lehd.labels.pool import label, merge
 from lehd.labels.solvers import make_solver
@@ -31,6 +32,14 @@ def costs(labelled):
     return of(labelled.instances).cost(labelled.instances, labelled.solution).double().numpy()
 
 
+def by_the_model(file, folder, model, device, settings, **how):
+    return improve(by_model(file, model, device, settings), file, folder, **how)
+
+
+def merged(file, folder, model, settings, target):
+    return merge_parts(folder, file, model_name(model, settings), target)
+
+
 def plain(folder, make, count=50):
     instances = make(count, 9)
     write_plain(Labelled(instances, random_solution(instances)), folder / "old.npz")
@@ -43,11 +52,11 @@ def test_labels_get_shorter_never_longer_and_tell_their_maker(tmp_path, make):
     file = read_label_file(path)
     model = load_model(shipped_weights(of(file.instances).name))
     seen = []
-    progress = improve(file, tmp_path / "parts", model, CPU, SETTINGS, watch=lambda now: seen.append(now.share))
+    progress = by_the_model(file, tmp_path / "parts", model, CPU, SETTINGS, watch=lambda now: seen.append(now.share))
     assert progress.complete
     assert seen == sorted(seen)
     assert seen[-1] == 1
-    assert write_merged(file, tmp_path / "parts", model, SETTINGS, tmp_path / "new.npz") == 50
+    assert merged(file, tmp_path / "parts", model, SETTINGS, tmp_path / "new.npz") == 50
     old, new = load_labels(path), load_labels(tmp_path / "new.npz")
     assert torch.equal(old.instances.coords, new.instances.coords)
     shorter = costs(new) < costs(old) - 1e-6
@@ -72,8 +81,8 @@ def test_compact_files_stay_compact_and_remember_solvers(tmp_path, recipe):
     assert file.sources == ("alone 0.5 s",)
     assert (~file.labelled).nonzero()[0].tolist() == [SHARD + 5]
     model = tiny_model(of(file.instances))
-    improve(file, tmp_path / "parts", model, CPU, Settings(2, batch=150))
-    write_merged(file, tmp_path / "parts", model, Settings(2, batch=150), tmp_path / "new.npz")
+    by_the_model(file, tmp_path / "parts", model, CPU, Settings(2, batch=150))
+    merged(file, tmp_path / "parts", model, Settings(2, batch=150), tmp_path / "new.npz")
     again = read_label_file(tmp_path / "new.npz")
     assert again.labelled.all()  # the model also labels what the solver could not
     assert set(again.sources) == {"alone 0.5 s", model_name(model, Settings(2))}
@@ -87,7 +96,7 @@ def test_compact_files_stay_compact_and_remember_solvers(tmp_path, recipe):
 def test_a_run_goes_on_where_it_stopped_and_ends_the_same(tmp_path):
     file = read_label_file(plain(tmp_path, cvrp))
     model = tiny_model(PROBLEMS["CVRP"])
-    improve(file, tmp_path / "whole", model, CPU, SETTINGS)
+    by_the_model(file, tmp_path / "whole", model, CPU, SETTINGS)
 
     class StopError(Exception):
         pass
@@ -97,30 +106,30 @@ def test_a_run_goes_on_where_it_stopped_and_ends_the_same(tmp_path):
             raise StopError
 
     with pytest.raises(StopError):
-        improve(file, tmp_path / "halves", model, CPU, SETTINGS, watch=stop)
+        by_the_model(file, tmp_path / "halves", model, CPU, SETTINGS, watch=stop)
     assert [path.name for path in sorted((tmp_path / "halves").glob("part*"))] == ["part-000000.npz"]
-    halfway = write_merged(file, tmp_path / "halves", model, SETTINGS, tmp_path / "half.npz")
+    halfway = merged(file, tmp_path / "halves", model, SETTINGS, tmp_path / "half.npz")
     assert halfway == 50  # the old labels of what is still to come
-    again = improve(file, tmp_path / "halves", model, CPU, SETTINGS)
+    again = by_the_model(file, tmp_path / "halves", model, CPU, SETTINGS)
     assert again.done_here == 10
     for name in ("whole", "halves"):
-        write_merged(file, tmp_path / name, model, SETTINGS, tmp_path / f"{name}.npz")
+        merged(file, tmp_path / name, model, SETTINGS, tmp_path / f"{name}.npz")
     whole, halves = (load_labels(tmp_path / f"{name}.npz") for name in ("whole", "halves"))
     assert torch.equal(whole.solution.nodes, halves.solution.nodes)
-    assert improve(file, tmp_path / "halves", model, CPU, SETTINGS, budget=-1).complete
+    assert by_the_model(file, tmp_path / "halves", model, CPU, SETTINGS, budget=-1).complete
     for other in (Settings(4, batch=40), Settings(3, batch=41)):
         with pytest.raises(LehdError, match="another run"):
-            improve(file, tmp_path / "halves", model, CPU, other)
+            by_the_model(file, tmp_path / "halves", model, CPU, other)
 
 
 def test_fresh_instances_are_labelled_by_the_model_alone(tmp_path):
     file = fresh_instances("uniform_tsp", 8, range(3, 4))
     model, settings = tiny_model(PROBLEMS["TSP"]), Settings(2, batch=60)
-    none_yet = improve(file, tmp_path / "parts", model, CPU, settings, budget=-1)
+    none_yet = by_the_model(file, tmp_path / "parts", model, CPU, settings, budget=-1)
     assert not none_yet.complete
-    assert write_merged(file, tmp_path / "parts", model, settings, tmp_path / "none.npz") == 0
-    improve(file, tmp_path / "parts", model, CPU, settings)
-    assert write_merged(file, tmp_path / "parts", model, settings, tmp_path / "new.npz") == SHARD
+    assert merged(file, tmp_path / "parts", model, settings, tmp_path / "none.npz") == 0
+    by_the_model(file, tmp_path / "parts", model, CPU, settings)
+    assert merged(file, tmp_path / "parts", model, settings, tmp_path / "new.npz") == SHARD
     labelled = load_labels(tmp_path / "new.npz")
     np.testing.assert_array_equal(labelled.instances.coords.numpy(), draw_shard("uniform_tsp", 8, 3).coords)
     assert read_label_file(tmp_path / "new.npz").sources == (model_name(model, settings),)
@@ -136,8 +145,8 @@ def test_a_trained_model_finds_the_shortest_tours_of_small_instances(tmp_path):
     merge(tmp_path / "bad", "uniform_tsp", 11, tmp_path / "bad.npz")
     file = read_label_file(tmp_path / "bad.npz")
     model = load_model(shipped_weights("TSP"))
-    improve(file, tmp_path / "parts", model, CPU, Settings(15, parallel=True))
-    write_merged(file, tmp_path / "parts", model, Settings(15), tmp_path / "good.npz")
+    by_the_model(file, tmp_path / "parts", model, CPU, Settings(15, parallel=True))
+    merged(file, tmp_path / "parts", model, Settings(15), tmp_path / "good.npz")
     reached = costs(load_labels(tmp_path / "good.npz")) < best * (1 + 1e-5)
     assert reached.mean() > 0.8
 
@@ -150,20 +159,20 @@ def test_a_file_of_instances_alone_gets_labels(tmp_path):
         load_labels(tmp_path / "bare.npz")
     file, model = read_label_file(tmp_path / "bare.npz"), tiny_model(PROBLEMS["CVRP"])
     assert not file.labelled.any()
-    improve(file, tmp_path / "parts", model, CPU, SETTINGS, budget=-1)
+    by_the_model(file, tmp_path / "parts", model, CPU, SETTINGS, budget=-1)
     with pytest.raises(LehdError, match="7 instances without a label"):
-        write_merged(file, tmp_path / "parts", model, SETTINGS, tmp_path / "new.npz")
-    improve(file, tmp_path / "parts", model, CPU, SETTINGS)
-    assert write_merged(file, tmp_path / "parts", model, SETTINGS, tmp_path / "new.npz") == 7
+        merged(file, tmp_path / "parts", model, SETTINGS, tmp_path / "new.npz")
+    by_the_model(file, tmp_path / "parts", model, CPU, SETTINGS)
+    assert merged(file, tmp_path / "parts", model, SETTINGS, tmp_path / "new.npz") == 7
     assert len(load_labels(tmp_path / "new.npz")) == 7
 
 
 def test_mistakes_are_told(tmp_path):
     file = read_label_file(plain(tmp_path, tsp))
     with pytest.raises(LehdError, match="another problem"):
-        improve(file, tmp_path / "parts", tiny_model(PROBLEMS["CVRP"]), CPU, SETTINGS)
+        by_the_model(file, tmp_path / "parts", tiny_model(PROBLEMS["CVRP"]), CPU, SETTINGS)
     with pytest.raises(LehdError, match="iterations"):
-        improve(file, tmp_path / "parts", tiny_model(PROBLEMS["TSP"]), CPU, Settings(-1))
+        by_the_model(file, tmp_path / "parts", tiny_model(PROBLEMS["TSP"]), CPU, Settings(-1))
     with pytest.raises(LehdError, match="soup"):
         fresh_instances("soup", 8, range(1))
     np.savez(tmp_path / "bad.npz", coords=np.zeros((2, 4, 2)), nodes=[[0, 1, 2, 3]] * 2, source=[0, 5], sources=["x"])

@@ -13,7 +13,7 @@ from lehd.data.dataset import SHARD, Labelled, draw_shard, load_labels
 from lehd.data.foreign import write_plain
 from lehd.data.label_file import NO_LABEL, fresh_instances, read_label_file
 from lehd.errors import LehdError
-from lehd.labels.improve import improve, improve_by
+from lehd.labels.improve import improve
 from lehd.labels.makers import LEAST_PARTS, PART_SECONDS, by_solver
 from lehd.labels.part_folder import merge_parts
 from lehd.labels.parts import Settings, part_unit
@@ -23,7 +23,7 @@ from lehd.problems import PROBLEMS, of
 from lehd.types import Solution
 from lehd.work.local import Pool
 from tests.builders import cvrp, random_solution, tiny_model, tsp
-from tests.labels.test_improve import costs, plain
+from tests.labels.test_improve import by_the_model, costs, plain
 from tests.labels.test_pool import Alone
 
 NODES = 6
@@ -51,7 +51,7 @@ def bad_tours(folder, count=12):
 def solve_again(path, folder, solver, batch=5, engine=None, **options):
     file = read_label_file(path)
     maker = by_solver(file, solver, batch)
-    progress = improve_by(maker, file, folder, engine=engine or Pool(1), **options)
+    progress = improve(maker, file, folder, engine=engine or Pool(1), **options)
     return progress, lambda target: merge_parts(folder, file, maker.name, target)
 
 
@@ -264,8 +264,8 @@ def test_a_folder_belongs_to_one_maker_and_one_file(tmp_path):
         with pytest.raises(LehdError, match="another run"):
             solve_again(given[0], tmp_path / "parts", *given[1:])
     with pytest.raises(LehdError, match="another run"):
-        improve(file, tmp_path / "parts", model, torch.device("cpu"), Settings(2))
-    improve(file, tmp_path / "model", model, torch.device("cpu"), Settings(2, batch=5))
+        by_the_model(file, tmp_path / "parts", model, torch.device("cpu"), Settings(2))
+    by_the_model(file, tmp_path / "model", model, torch.device("cpu"), Settings(2, batch=5))
     with pytest.raises(LehdError, match="another run"):
         solve_again(path, tmp_path / "model", Exact())
     with pytest.raises(LehdError, match="0 instances in a part"):

@@ -26,12 +26,11 @@ from lehd.data.dataset import Arrays
 from lehd.data.label_file import LabelFile, fresh_instances, names_a_file, read_label_file
 from lehd.device import find_device
 from lehd.errors import LehdError
-from lehd.labels.makers import Maker, by_model, by_solver, model_name
+from lehd.labels.makers import Maker, by_model, by_solver
 from lehd.labels.part_folder import merge_parts, open_folder
 from lehd.labels.parts import ITERATIONS, ImprovePart, Settings, TakenApart, part_id, part_unit
 from lehd.labels.solvers import KINDS, make_solver
 from lehd.model.checkpoint import load_model
-from lehd.model.lehd import LEHD
 from lehd.problems import of
 from lehd.types import Solution
 from lehd.words import count
@@ -114,21 +113,6 @@ class Progress:
 
 
 def improve(
-    file: LabelFile,
-    folder: Path,
-    model: LEHD,
-    device: torch.device,
-    settings: Settings,
-    budget: float = float("inf"),
-    watch: Callable[[Progress], None] = lambda progress: None,
-    engine: Engine | None = None,
-    needs: Needs = ONE_CORE,
-) -> Progress:
-    """`improve_by` a model."""
-    return improve_by(by_model(file, model, device, settings), file, folder, budget, watch, engine, needs)
-
-
-def improve_by(
     maker: Maker,
     file: LabelFile,
     folder: Path,
@@ -235,7 +219,7 @@ def run(wish: Wish, watch: Callable[[Progress], None]) -> tuple[Progress, int]:
         rounds = ITERATIONS if wish.iterations is None else wish.iterations
         settings = Settings(rounds, wish.parallel, wish.batch, wish.seed)
         maker = by_model(file, model, device_of(engine, needs, wish.device), settings)
-    progress = improve_by(maker, file, wish.folder, wish.budget, watch, engine, needs)
+    progress = improve(maker, file, wish.folder, wish.budget, watch, engine, needs)
     if progress.failures and not progress.parts:
         raise LehdError(f"no part could be worked on; {progress.failures[-1]}")
     return progress, 0 if wish.merge is None else merge_parts(wish.folder, file, maker.name, wish.merge)
@@ -257,11 +241,6 @@ def _read(wish: Wish) -> LabelFile:
 def device_of(engine: Engine | None, needs: Needs, device: str | None) -> torch.device:
     """Where a model works on parts. What workers elsewhere have is theirs to find out."""
     return find_device(device) if engine is None else torch.device(needs.device)
-
-
-def write_merged(file: LabelFile, folder: Path, model: LEHD, settings: Settings, target: Path) -> int:
-    """`merge_parts` of a model."""
-    return merge_parts(folder, file, model_name(model, settings), target)
 
 
 class PrintParts:

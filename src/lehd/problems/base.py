@@ -46,6 +46,7 @@ class Problem(ABC):
     whole_up_to: int  # nodes up to which the model does better with all of them in view than with the nearest
     # By device: longer partial solutions gain too little for the time they take.
     longest_in_time: ClassVar[Mapping[str, int]]
+    iteration_share = 0.1  # of the time left when RRC begins: what the longest iteration may take
     rough_parts: tuple[int, int] | None = None  # the longest, and nodes in view, after a start without the model
     search_cost = 0.002  # of finding the nearest, for each available node, compared with a node in view
     first_node: int  # the lowest number among the nodes to visit: 1 where node 0 is a depot

@@ -22,6 +22,7 @@ class TSP(Problem):
     num_features, num_resources, actions_per_node = 2, 0, 1
     whole_up_to = 1000
     longest_in_time: ClassVar = {"cpu": 1000, "cuda": 1000}
+    iteration_share = 0.2  # long parts, with few in view, mend what short ones cannot
     rough_parts = (1000, 50)
     fixed_in_suffix, first_node = 2, 0  # starting and destination node; every node is visited
 

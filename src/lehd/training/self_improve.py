@@ -30,8 +30,10 @@ import numpy as np
 from lehd.data.dataset import RECIPES, SHARD, problem_of
 from lehd.data.label_file import LabelFile, fresh_instances, read_label_file
 from lehd.errors import LehdError, writing
-from lehd.labels.improve import PrintParts, device_of, improve, write_merged
+from lehd.labels.improve import PrintParts, device_of, improve
 from lehd.labels.improve import Progress as Parts
+from lehd.labels.makers import by_model
+from lehd.labels.part_folder import merge_parts
 from lehd.labels.parts import ITERATIONS, Settings
 from lehd.model.checkpoint import fingerprint, load_model, save_model, shipped_weights, write_atomically
 from lehd.training.config import REINFORCE, TrainConfig, check_kinds, make_config, refuse_unknown
@@ -189,12 +191,13 @@ class SelfImprovement:
         watch = self.on_parts or PrintParts()
         engine, needs = find_crew(wish.cluster, wish.processes, wish.gpus)
         device = device_of(engine, needs, self.device)
-        parts = improve(file, place / "parts", model, device, settings, self._left(), watch, engine, needs)
+        maker = by_model(file, model, device, settings)
+        parts = improve(maker, file, place / "parts", self._left(), watch, engine, needs)
         if parts.failures:
             raise LehdError(f"{count(len(parts.failures), 'part')} could not be labelled; {parts.failures[-1]}")
         if not parts.complete:
             return False
-        write_merged(file, place / "parts", model, settings, place / LABELS)
+        merge_parts(place / "parts", file, maker.name, place / LABELS)
         quality = {
             "labels": len(file),
             "cost_before": parts.before / len(file),

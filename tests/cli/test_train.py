@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -7,9 +8,12 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
-from lehd.cli.train import Bar, duration, state_words
+from lehd.cli import bar
+from lehd.cli.train import Bar, Labels, duration, state_words
 from lehd.training import loop
+from lehd.training.prepare import Made
 from tests.cli.command import lehd_command
 from tests.training.circles import write_circles
 
@@ -133,3 +137,13 @@ def test_the_module_runs_without_the_command_lines_packages(place):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["step"] == 2
     assert not (place / "bare" / "curves.png").exists()
+
+
+def test_a_terminal_shows_labels_as_they_are_read(monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr(bar, "Console", lambda stderr: Console(file=screen, force_terminal=True, width=100))
+    with Labels() as labels:
+        labels(Made(0, 2, "reading one.npz"))
+        assert "0/2 reading one.npz" in screen.getvalue()
+        labels(Made(2, 2, "all are read"))
+        assert not labels.bars.live.is_started  # the line belongs to training

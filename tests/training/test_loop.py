@@ -10,6 +10,7 @@ from lehd.errors import LehdError
 from lehd.model.checkpoint import load_model
 from lehd.model.lehd import LEHD
 from lehd.problems import PROBLEMS
+from lehd.training import loop
 from lehd.training.loop import Data, Trainer, read_config, train
 from lehd.types import Instances, Solution
 from tests.training.circles import CONFIG, SMALL, circle_labels, write_circles
@@ -138,3 +139,15 @@ def test_the_shipped_configurations_are_valid(name, request):
     assert config.model.num_features == problem.num_features
     assert config.model.num_resources == problem.num_resources
     assert config.model.actions_per_node == problem.actions_per_node
+
+
+def test_large_label_files_are_announced(tmp_path, monkeypatch):
+    (write_circles(tmp_path) / "circle.npz").rename(tmp_path / "round.npz")
+    write_circles(tmp_path)
+    config = replace(CONFIG, data=("round.npz", "circle.npz"), steps=1)
+    for limit, expected in ((10**9, []), (0, ["reading round.npz", "reading circle.npz", "all are read"])):
+        seen = []
+        monkeypatch.setattr(loop, "LARGE_FILE", limit)
+        train(config, tmp_path / f"run-{limit}", tmp_path, device="cpu", on_label=seen.append)
+        assert [made.last for made in seen] == expected
+        assert [(made.done, made.total) for made in seen] == [(done, 2) for done in range(len(expected))]

@@ -127,16 +127,17 @@ def _tell(*bars: LiveBar) -> Callable[[dict[str, Any]], None]:
 
 
 class Labels(LiveBar):
-    """Called with each label that is made; without a terminal it prints a line for each."""
+    """Called with each label that is made, or large file that is read; without a terminal it prints a line for each."""
 
     def __init__(self) -> None:
-        super().__init__(TextColumn("labelling", style="cyan"), BarColumn(bar_width=24))
+        super().__init__(TextColumn("labels", style="cyan"), BarColumn(bar_width=24))
 
     def __call__(self, made: Made) -> None:
         words = f"{made.done}/{made.total} {made.last}"
         if self.bars.disable:
-            typer.echo(f"label {words}", err=True)
+            typer.echo(f"labels {words}", err=True)
             return
+        self.bars.start()
         self.bars.update(self.task, completed=made.done, total=made.total, state=words, refresh=True)
         if made.done == made.total:
             self.bars.stop()  # the line belongs to training from now on

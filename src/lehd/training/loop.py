@@ -36,6 +36,7 @@ from lehd.training.trainer import WEIGHTS, PrintLines, Trainer, Watch
 __all__ = ["WEIGHTS", "Data", "TrainConfig", "Trainer", "Watch", "read_config", "run_training", "train"]
 
 CURVES = "curves.png"
+LARGE_FILE = 500_000  # bytes: a label file that takes a second or more to read
 SHIPPED = Path("shipped")
 
 
@@ -129,7 +130,7 @@ def _labels(
 ) -> tuple[list[Labelled], bool]:
     """What to train on, and whether these are files of the user's own rather than those of the configuration."""
     if config.data and len(paths) == 1 and not paths[0].is_file():
-        parts = [read_labels(paths[0] / name) for name in config.data]
+        parts = _read([paths[0] / name for name in config.data], on_label if processes.writes else None)
         if processes.count > 1 and not processes.all_have(digest(parts)):
             raise LehdError(f"{paths[0]}: the processes of this run find different labels there")
         return parts, False
@@ -138,6 +139,19 @@ def _labels(
     weights = None if init == SHIPPED else init
     how = Labelling(config.labels_by, config.label_seconds, config.label_iterations, weights, str(device))
     return processes.from_first(lambda: own_labels(paths, folder, how, on_label)), True
+
+
+def _read(paths: list[Path], watch: Callable[[Made], None] | None) -> list[Labelled]:
+    """Label files, of which the large ones are announced: their instances are drawn again."""
+    large = [path.is_file() and path.stat().st_size > LARGE_FILE for path in paths]
+    parts = []
+    for number, path in enumerate(paths):
+        if watch is not None and large[number]:
+            watch(Made(number, len(paths), f"reading {path.name}"))
+        parts.append(read_labels(path))
+    if watch is not None and any(large):
+        watch(Made(len(paths), len(paths), "all are read"))
+    return parts
 
 
 def _settle(config: TrainConfig, parts: Sequence[Labelled]) -> TrainConfig:
@@ -190,7 +204,7 @@ def only_folder(paths: Sequence[Path]) -> Path:
 
 
 def _print_label(made: Made) -> None:
-    print(f"label {made.done}/{made.total}: {made.last}", flush=True)
+    print(f"labels {made.done}/{made.total}: {made.last}", flush=True)
 
 
 def main() -> None:

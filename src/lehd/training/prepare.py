@@ -42,11 +42,11 @@ class Labelling:
 
 @dataclass(frozen=True)
 class Made:
-    """How far the labelling is."""
+    """How far the labels are, made or read."""
 
     done: int
     total: int
-    last: str  # the file that was labelled last, and by whom
+    last: str  # the file that was labelled last, and by whom; or what is being read
 
 
 Watch = Callable[[Made], None]

@@ -77,6 +77,15 @@ def test_parts_of_tours_are_long_if_all_of_them_take_a_fifth_of_the_time(share, 
     assert speed.seconds(how.coverage // how.longest, how.longest, how.nearest) <= 0.2 * 60
 
 
+@pytest.mark.parametrize(("share", "everywhere"), [(0.09, True), (0.11, False)])
+def test_parts_of_routes_are_everywhere_if_that_takes_a_tenth_of_the_time(share, everywhere):
+    instances = cvrp(1, 1000)
+    speed = Speed(0.0, share * 60 / Speed(0.0, 1.0).seconds(10, 100))
+    how = plan_parts(of(instances), instances, Options(), speed, left=60, cheap=False)
+    assert how.longest == 100
+    assert (how.coverage == 1000) is everywhere
+
+
 @pytest.mark.parametrize("options", [Options(longest=300), Options(nearest=80), Options(parallel=False)])
 def test_what_a_user_asks_for_counts(monkeypatch, options):
     how = plan(tsp(1, 5000), monkeypatch, construction=60, options=options)

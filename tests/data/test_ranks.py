@@ -70,7 +70,14 @@ def test_the_nearest_neighbour_tour_is_all_zeros():
 
 
 @pytest.mark.parametrize(
-    "wrong", [np.zeros((2, 4), int), np.zeros((1, 3), int), np.array([[4, 0, 0, 0]]), np.array([[0, 0, 0, 1]])]
+    "wrong",
+    [
+        np.zeros((2, 4), int),
+        np.zeros((1, 3), int),
+        np.array([[4, 0, 0, 0]]),
+        np.array([[0, 0, 0, 1]]),
+        np.array([[0, -1, 0, 0]]),
+    ],
 )
 def test_ranks_that_cannot_be_are_refused(wrong):
     with pytest.raises(ValueError, match="do not belong to 1 tours of 5 nodes"):
@@ -94,6 +101,40 @@ def test_instances_without_a_label_stay_without(tmp_path):
     arrays["nodes"][0, ~solved] = 0  # as in a shard that was not finished
     write_arrays(tmp_path / "ranks.npz", with_ranks(arrays, coords))
     assert load_labels(tmp_path / "ranks.npz").solution.nodes.tolist() == from_zero(tours[solved]).tolist()
+
+
+def test_without_tours_there_are_no_ranks(tmp_path):
+    assert to_ranks(np.zeros((0, 5, 2)), np.zeros((0, 5), int)).shape == (0, 4)
+    assert from_ranks(np.zeros((0, 5, 2)), np.zeros((0, 4), int)).shape == (0, 5)
+    arrays, coords, _ = a_file(solved=np.zeros(100, bool))
+    write_arrays(tmp_path / "none.npz", with_ranks(arrays, coords))
+    with pytest.raises(LehdError, match="no labels in it"):
+        load_labels(tmp_path / "none.npz")
+
+
+def test_what_has_no_label_does_not_make_ranks_larger():
+    """All zeros, as in a shard whose instance was not solved, would be ranks up to n - 2."""
+    arrays, coords, _ = a_file(nodes=300, solved=np.arange(100) < 2)
+    arrays["nodes"][0, :2] = from_ranks(coords[:2], np.zeros((2, 299), int))
+    arrays["nodes"][0, 2:] = 0
+    packed = with_ranks(arrays, coords)
+    assert packed["ranks"].dtype == np.uint8
+    assert not packed["ranks"].any()
+
+
+def test_a_label_that_is_no_tour_is_not_written():
+    arrays, coords, _ = a_file()
+    arrays["nodes"][0, 5, 1] = arrays["nodes"][0, 5, 0]
+    with pytest.raises(LehdError, match="visits a node twice"):
+        with_ranks(arrays, coords)
+
+
+def test_fractions_are_no_ranks(tmp_path):
+    arrays, coords, _ = a_file()
+    packed = with_ranks(arrays, coords)
+    write_arrays(tmp_path / "half.npz", packed | {"ranks": packed["ranks"] + 0.5})
+    with pytest.raises(LehdError, match="in the array ranks"):
+        load_labels(tmp_path / "half.npz")
 
 
 def test_ranks_of_other_instances_are_noticed_by_their_costs(tmp_path):

@@ -175,9 +175,13 @@ def test_each_file_has_its_own_share_of_neighbourhoods(shares, expected):
         assert np.mean(seen[nodes]) == pytest.approx(share, abs=0.07)
 
 
-def test_files_of_ones_own_have_the_mean_share_of_neighbourhoods():
-    data = Data([labelled(9, 20), labelled(9, 30)], (), 2, CPU, own=True)
-    assert [mixture.view_share for mixture in data.mixtures((0.1, 0.2, 0.6))] == pytest.approx([0.3, 0.3])
+@pytest.mark.parametrize(
+    ("shares", "views"), [((3.0, 1.0), (0.1, 0.5)), ((), (0.3, 0.1)), ((2.0, 1.0, 1.0), (0, 0.3, 0.5))]
+)
+def test_files_of_ones_own_have_the_mean_share_of_neighbourhoods(shares, views):
+    """As many as the configuration has of its own, or others."""
+    data = Data([labelled(9, 20), labelled(9, 30)], shares, 2, CPU, own=True)
+    assert [mixture.view_share for mixture in data.mixtures(views)] == pytest.approx([0.2, 0.2])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from lehd.data.dataset import Labelled
+from lehd.data.dataset import Labelled, expand, from_plain, read_arrays
 from lehd.errors import LehdError
 from lehd.model.checkpoint import load_model
 from lehd.model.lehd import LEHD
@@ -14,6 +14,8 @@ from lehd.training import loop
 from lehd.training.loop import Data, Trainer, read_config, train
 from lehd.types import Instances, Solution
 from tests.training.circles import CONFIG, SMALL, circle_labels, write_circles
+
+PER_SHARD = ("shard", "ranks", "cost", "solved", "source")  # arrays of compact files
 
 
 @pytest.fixture
@@ -151,3 +153,15 @@ def test_large_label_files_are_announced(tmp_path, monkeypatch):
         train(config, tmp_path / f"run-{limit}", tmp_path, device="cpu", on_label=seen.append)
         assert [made.last for made in seen] == expected
         assert [(made.done, made.total) for made in seen] == [(done, 2) for done in range(len(expected))]
+
+
+@pytest.mark.parametrize("name", ["tsp100", "tsp100-paper"])
+def test_the_repository_has_the_labels_of_its_tsp_configurations(request, name):
+    """Of each file the first shard: instances drawn again from their seeds, and feasible tours of the stored costs."""
+    root = request.config.rootpath
+    for file in read_config(root / "configs" / f"{name}.toml").data:
+        arrays = read_arrays(root / "labels" / file)
+        first = {key: array[:1] if key in PER_SHARD else array for key, array in arrays.items()}
+        labelled = from_plain(expand(first))
+        PROBLEMS["TSP"].check(labelled.instances, labelled.solution)
+        assert len(labelled) == 100

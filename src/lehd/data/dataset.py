@@ -39,7 +39,8 @@ from lehd.types import Instances, Solution
 
 Arrays = dict[str, NDArray[Any]]  # those of an npz file, by name
 SHARD = 100  # instances drawn from one seed
-LABELS = ("nodes", "tour", "ranks")  # arrays of which a file with labels has one
+# Arrays of which a file with labels has one.
+PLAIN_LABELS, COMPACT_LABELS = ("nodes", "tour"), ("nodes", "ranks")
 
 # name -> (first part of the seed, generator)
 Generator = Callable[[np.random.Generator, int, int], TspArrays | CvrpArrays]
@@ -102,7 +103,9 @@ def load_labels(path: str | Path) -> Labelled:
     arrays = read_arrays(path)
     if not has_labels(arrays):
         hint = f"lehd label {path} FOLDER --improve WEIGHTS --merge FILE"
-        raise LehdError(f"{path}: no labels in it, none of {', '.join(LABELS)}; `{hint}` would make them")
+        raise LehdError(
+            f"{path}: no labels in it, neither {' nor '.join(_label_names(arrays))}; `{hint}` would make them"
+        )
     with reading(path):
         labelled = from_plain(expand(arrays) if "recipe" in arrays else arrays)
         if not len(labelled):
@@ -144,7 +147,11 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
 
 
 def has_labels(arrays: Arrays) -> bool:
-    return any(name in arrays for name in LABELS)
+    return any(name in arrays for name in _label_names(arrays))
+
+
+def _label_names(arrays: Arrays) -> tuple[str, ...]:
+    return COMPACT_LABELS if "recipe" in arrays else PLAIN_LABELS
 
 
 def concatenate(parts: Sequence[Labelled]) -> Labelled:
@@ -242,11 +249,15 @@ def draw_compact(arrays: Arrays) -> Arrays:
 
 def with_ranks(arrays: Arrays, coords: NDArray[Any]) -> Arrays:
     """A compact file of TSPs as it is written: with ranks in place of nodes, which take a fifth of the space."""
-    nodes, solved = arrays["nodes"], solved_rows(arrays)
-    ranks = to_ranks(coords, nodes.reshape(len(solved), -1))
-    ranks[~solved] = 0  # where there is no tour
+    shape, solved = (len(arrays["shard"]), SHARD), solved_rows(arrays)
+    tours = _shaped(arrays, "nodes", *shape, coords.shape[1]).reshape(len(solved), -1)[solved]
+    if (np.sort(tours, 1) != np.arange(coords.shape[1])).any():
+        raise LehdError("a label that visits a node twice, or one that there is not")
+    found = to_ranks(coords[solved], tours)
+    ranks = np.zeros((len(solved), coords.shape[1] - 1), found.dtype)  # and so they stay where there is no tour
+    ranks[solved] = found
     others = {name: array for name, array in arrays.items() if name != "nodes"}
-    return others | {"ranks": ranks.reshape(*nodes.shape[:2], -1)}
+    return others | {"ranks": ranks.reshape(*shape, -1)}
 
 
 def expand(arrays: Arrays) -> Arrays:
@@ -256,7 +267,7 @@ def expand(arrays: Arrays) -> Arrays:
     shape = (len(arrays["shard"]), SHARD)
     if "ranks" in arrays:
         ranks = _shaped(arrays, "ranks", *shape, customers - 1).reshape(len(solved), -1)
-        plain["nodes"] = from_ranks(plain["coords"], ranks)
+        plain["nodes"] = from_ranks(plain["coords"], whole_numbers(ranks, "ranks"))
     else:
         plain["nodes"] = _shaped(arrays, "nodes", *shape, customers).reshape(-1, customers)
     if "demands" in plain:
@@ -265,7 +276,8 @@ def expand(arrays: Arrays) -> Arrays:
     plain = {name: array[solved] for name, array in plain.items()}
     labelled = from_plain(plain)
     cost = of(labelled.instances).cost(labelled.instances, labelled.solution).double().numpy()
-    if not np.allclose(cost, _shaped(arrays, "cost", *shape).reshape(-1)[solved], rtol=1e-4):
-        recipe = str(arrays["recipe"])
-        raise LehdError(f"this numpy draws other instances from {recipe} than the labels were made for")
+    wrong = ~np.isclose(cost, _shaped(arrays, "cost", *shape).reshape(-1)[solved], rtol=1e-4)
+    if wrong.any():
+        message = f"{wrong.sum()} of {len(wrong)} labels have other costs than when they were made"
+        raise LehdError(f"{message}: this numpy draws other instances from {arrays['recipe']}")
     return plain

@@ -1,8 +1,8 @@
 """Tours in few bits: how many of the nodes that are left are nearer than the next one.
 
 In a good tour that is none for most steps, which an archive packs into a fifth of what node numbers take. Equally near
-nodes count by their numbers, and distances are compared in double precision by steps that every machine rounds alike,
-so that the same tours come back everywhere.
+nodes count by their numbers, and distances are compared in double precision by steps that every machine rounds alike:
+the same positions give the same tours everywhere.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def to_ranks(coords: NDArray[Any], tours: NDArray[Any]) -> NDArray[np.unsignedin
 def from_ranks(coords: NDArray[Any], ranks: NDArray[Any]) -> Ints:
     """The tours (M, n), from node 0 on. Ranks of other instances are refused, or make other tours."""
     nodes = coords.shape[1]
-    if ranks.shape != (len(coords), nodes - 1) or (ranks >= np.arange(nodes - 1, 0, -1)).any():
+    if ranks.shape != (len(coords), nodes - 1) or ((ranks < 0) | (ranks >= np.arange(nodes - 1, 0, -1))).any():
         raise ValueError(f"the ranks do not belong to {len(coords)} tours of {nodes} nodes")
 
     def part(rows: slice) -> Ints:
@@ -99,6 +99,6 @@ class Walk:
 def _in_parts(work: Callable[[slice], Ints], count: int, nodes: int) -> Ints:
     """`work` on some rows at a time, on all cores: numpy lets threads run side by side."""
     step = max(1, ENTRIES // nodes)
-    parts = [slice(first, first + step) for first in range(0, count, step)]
+    parts = [slice(first, first + step) for first in range(0, max(1, count), step)]
     with ThreadPoolExecutor(usable_cores()) as pool:
         return np.concatenate(list(pool.map(work, parts)))

@@ -92,7 +92,8 @@ def merge(folder: Path, recipe: str, customers: int, target: Path) -> int:
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     arrays = {"recipe": np.array(recipe), "customers": np.array(customers), **joined}
     if problem_of(recipe) == "TSP":
-        arrays = with_ranks(arrays, draw_compact(arrays)["coords"])
+        with reading(folder):
+            arrays = with_ranks(arrays, draw_compact(arrays)["coords"])
     write_arrays(target, arrays)
     return int(joined["solved"].sum())
 

@@ -109,7 +109,7 @@ class TrainConfig:
         if any(view < 2 for view in self.views) or not all(0 <= share <= 1 for share in self.view_shares):
             raise LehdError("`views` have at least 2 nodes, and `view_share` is from 0 to 1")
         if isinstance(self.view_share, tuple) and len(self.view_share) != len(self.data):
-            raise LehdError("`view_share` is one number, or one for every file of `data`")
+            raise LehdError("`view_share` is one number, or one for every file of `data`: set it with `data`")
         if not 0 <= self.entropy < math.inf or (self.entropy and self.method != REINFORCE):
             raise LehdError(f'entropy = {self.entropy}: expected a number from 0, with method = "{REINFORCE}"')
         if not 0 <= self.average < 1:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from lehd.data.dataset import Labelled
@@ -42,6 +43,7 @@ class Data:
     def __init__(
         self, parts: list[Labelled], shares: tuple[float, ...], held_out: int, device: torch.device, own: bool = False
     ):
+        self.own, self.given_shares = own, shares
         if own:
             parts, validation = _hold_out_some(parts, held_out)
             shares = ()
@@ -55,9 +57,10 @@ class Data:
         self.shares = shares or tuple(float(len(part)) for part in self.parts)
 
     def mixtures(self, view_shares: tuple[float, ...]) -> list[Mixture]:
-        """The labels of each size. A user's own files have the mean of the shares of views."""
-        if len(view_shares) != len(self.parts):
-            view_shares = (sum(view_shares) / len(view_shares),) * len(self.parts)
+        """The labels of each size. A user's own files show neighbourhoods as often as those of the configuration do."""
+        if self.own:
+            weights = self.given_shares or (1.0,) * len(view_shares)
+            view_shares = (float(np.average(view_shares, weights=weights)),) * len(self.parts)
         sizes: dict[int, list[tuple[Labelled, float, float]]] = defaultdict(list)
         for part, share, views in zip(self.parts, self.shares, view_shares, strict=True):
             sizes[part.instances.num_nodes].append((part, share, views))

@@ -36,7 +36,7 @@ from lehd.training.trainer import WEIGHTS, PrintLines, Trainer, Watch
 __all__ = ["WEIGHTS", "Data", "TrainConfig", "Trainer", "Watch", "read_config", "run_training", "train"]
 
 CURVES = "curves.png"
-LARGE_FILE = 500_000  # bytes: a label file that takes a second or more to read
+LARGE_FILE = 200_000  # bytes: a label file may take a second or more to read
 SHIPPED = Path("shipped")
 
 
@@ -204,7 +204,7 @@ def only_folder(paths: Sequence[Path]) -> Path:
 
 
 def _print_label(made: Made) -> None:
-    print(f"labels {made.done}/{made.total}: {made.last}", flush=True)
+    print(f"labels {made.done}/{made.total}: {made.last}", file=sys.stderr, flush=True)
 
 
 def main() -> None:

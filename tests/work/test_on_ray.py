@@ -21,6 +21,7 @@ from lehd.data.dataset import SHARD
 from lehd.data.label_file import fresh_instances
 from lehd.errors import LehdError
 from lehd.labels.improve import improve
+from lehd.labels.makers import by_model
 from lehd.labels.parts import Settings
 from lehd.labels.pool import label
 from lehd.labels.solvers import make_solver
@@ -118,9 +119,8 @@ def test_labels_with_an_iteration_limit_are_those_of_the_local_pool(engine, tmp_
 def test_parts_by_a_model_are_those_of_this_process(engine, tmp_path):
     file, model = fresh_instances("uniform_cvrp", 9, range(1)), tiny_model(PROBLEMS["CVRP"])
     for name, each in (("ray", engine), ("pool", Pool(2)), ("here", None)):
-        progress = improve(
-            file, tmp_path / name, model, torch.device("cpu"), Settings(3, batch=30, seed=5), engine=each
-        )
+        maker = by_model(file, model, torch.device("cpu"), Settings(3, batch=30, seed=5))
+        progress = improve(maker, file, tmp_path / name, engine=each)
         assert progress.complete
     for name in ("ray", "pool"):
         assert_same_files(tmp_path / name, tmp_path / "here", "part-*.npz", 4)

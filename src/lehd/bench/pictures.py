@@ -27,6 +27,8 @@ from lehd.words import brief, count, gap
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+WIDE = 2000  # an axis from 1 to more than this names powers of ten alone
+
 
 def draw_all(
     records: list[Record], folder: Path, data: Path | None = None, solutions: Path | None = None
@@ -178,8 +180,9 @@ def _figure(panels: int, title: str) -> tuple[Figure, list[Axes]]:
 
 def _finish(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < WIDE * low else (1,)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_title(title, loc="left", fontsize=10, color=INK)
     axes.set_xlabel(x, fontsize=9, color=GREY)

@@ -85,9 +85,9 @@ def test_ranks_that_cannot_be_are_refused(wrong):
 
 
 def test_a_compact_file_with_ranks_holds_the_same_labels(tmp_path):
-    arrays, coords, tours = a_file()
+    arrays, _, tours = a_file()
     write_arrays(tmp_path / "nodes.npz", arrays)
-    write_arrays(tmp_path / "ranks.npz", with_ranks(arrays, coords))
+    write_arrays(tmp_path / "ranks.npz", with_ranks(arrays))
     assert "nodes" not in read_arrays(tmp_path / "ranks.npz")
     one, other = (load_labels(tmp_path / name) for name in ("nodes.npz", "ranks.npz"))
     assert one.solution.nodes.tolist() == tours.tolist()
@@ -97,17 +97,17 @@ def test_a_compact_file_with_ranks_holds_the_same_labels(tmp_path):
 
 def test_instances_without_a_label_stay_without(tmp_path):
     solved = np.arange(100) % 3 > 0
-    arrays, coords, tours = a_file(solved=solved)
+    arrays, _, tours = a_file(solved=solved)
     arrays["nodes"][0, ~solved] = 0  # as in a shard that was not finished
-    write_arrays(tmp_path / "ranks.npz", with_ranks(arrays, coords))
+    write_arrays(tmp_path / "ranks.npz", with_ranks(arrays))
     assert load_labels(tmp_path / "ranks.npz").solution.nodes.tolist() == from_zero(tours[solved]).tolist()
 
 
 def test_without_tours_there_are_no_ranks(tmp_path):
     assert to_ranks(np.zeros((0, 5, 2)), np.zeros((0, 5), int)).shape == (0, 4)
     assert from_ranks(np.zeros((0, 5, 2)), np.zeros((0, 4), int)).shape == (0, 5)
-    arrays, coords, _ = a_file(solved=np.zeros(100, bool))
-    write_arrays(tmp_path / "none.npz", with_ranks(arrays, coords))
+    arrays, _, _ = a_file(solved=np.zeros(100, bool))
+    write_arrays(tmp_path / "none.npz", with_ranks(arrays))
     with pytest.raises(LehdError, match="no labels in it"):
         load_labels(tmp_path / "none.npz")
 
@@ -117,31 +117,31 @@ def test_what_has_no_label_does_not_make_ranks_larger():
     arrays, coords, _ = a_file(nodes=300, solved=np.arange(100) < 2)
     arrays["nodes"][0, :2] = from_ranks(coords[:2], np.zeros((2, 299), int))
     arrays["nodes"][0, 2:] = 0
-    packed = with_ranks(arrays, coords)
+    packed = with_ranks(arrays)
     assert packed["ranks"].dtype == np.uint8
     assert not packed["ranks"].any()
 
 
 def test_a_label_that_is_no_tour_is_not_written():
-    arrays, coords, _ = a_file()
+    arrays, _, _ = a_file()
     arrays["nodes"][0, 5, 1] = arrays["nodes"][0, 5, 0]
     with pytest.raises(LehdError, match="visits a node twice"):
-        with_ranks(arrays, coords)
+        with_ranks(arrays)
 
 
 def test_fractions_are_no_ranks(tmp_path):
-    arrays, coords, _ = a_file()
-    packed = with_ranks(arrays, coords)
+    arrays, _, _ = a_file()
+    packed = with_ranks(arrays)
     write_arrays(tmp_path / "half.npz", packed | {"ranks": packed["ranks"] + 0.5})
     with pytest.raises(LehdError, match="in the array ranks"):
         load_labels(tmp_path / "half.npz")
 
 
 def test_ranks_of_other_instances_are_noticed_by_their_costs(tmp_path):
-    arrays, coords, _ = a_file()
-    write_arrays(tmp_path / "moved.npz", with_ranks(arrays, coords) | {"shard": np.array([4])})
+    arrays, _, _ = a_file()
+    write_arrays(tmp_path / "moved.npz", with_ranks(arrays) | {"shard": np.array([4])})
     with pytest.raises(LehdError, match="draws other instances"):
         load_labels(tmp_path / "moved.npz")
-    write_arrays(tmp_path / "short.npz", with_ranks(arrays, coords) | {"ranks": np.zeros((1, 100, 7), np.uint8)})
+    write_arrays(tmp_path / "short.npz", with_ranks(arrays) | {"ranks": np.zeros((1, 100, 7), np.uint8)})
     with pytest.raises(LehdError, match=r"ranks has the shape \(1, 100, 7\); expected \(1, 100, 6\)"):
         load_labels(tmp_path / "short.npz")

@@ -247,8 +247,11 @@ def draw_compact(arrays: Arrays) -> Arrays:
     return {name: np.concatenate([getattr(part, name) for part in drawn]) for name in drawn[0]._fields}
 
 
-def with_ranks(arrays: Arrays, coords: NDArray[Any]) -> Arrays:
-    """A compact file of TSPs as it is written: with ranks in place of nodes, which take a fifth of the space."""
+def with_ranks(arrays: Arrays) -> Arrays:
+    """A compact file as it is written: if it is of TSPs, with ranks in place of nodes, a fifth of the space."""
+    if "via" in arrays:
+        return arrays
+    coords = draw_compact(arrays)["coords"]
     shape, solved = (len(arrays["shard"]), SHARD), solved_rows(arrays)
     tours = _shaped(arrays, "nodes", *shape, coords.shape[1]).reshape(len(solved), -1)[solved]
     if (np.sort(tours, 1) != np.arange(coords.shape[1])).any():

@@ -75,9 +75,7 @@ class LabelFile:
         cost = np.where(labelled, of(self.instances).cost(self.instances, solution).double().numpy(), 0)
         arrays |= {"nodes": nodes.reshape(*shape, -1), "cost": cost.astype(np.float32).reshape(shape)}
         arrays |= {"solved": labelled.reshape(shape), "source": arrays["source"].reshape(shape)}
-        if cvrp:
-            return arrays | {"via": np.packbits(via, axis=1).reshape(*shape, -1)}
-        return with_ranks(arrays, self.instances.coords.numpy())
+        return with_ranks(arrays | ({"via": np.packbits(via, axis=1).reshape(*shape, -1)} if cvrp else {}))
 
 
 def read_label_file(path: Path) -> LabelFile:

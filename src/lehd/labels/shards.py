@@ -6,16 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lehd.data.dataset import (
-    SHARD,
-    Arrays,
-    draw_compact,
-    problem_of,
-    read_arrays,
-    reading,
-    with_ranks,
-    write_arrays,
-)
+from lehd.data.dataset import SHARD, Arrays, read_arrays, reading, with_ranks, write_arrays
 from lehd.data.generate import CvrpArrays, TspArrays
 from lehd.errors import LehdError
 from lehd.labels.solvers import Batch, Solver, Task
@@ -90,10 +81,8 @@ def merge(folder: Path, recipe: str, customers: int, target: Path) -> int:
         raise LehdError(f"{folder}: no shard of {recipe} with {customers} customers to merge")
     parts = [_read(path) for path in paths]
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    arrays = {"recipe": np.array(recipe), "customers": np.array(customers), **joined}
-    if problem_of(recipe) == "TSP":
-        with reading(folder):
-            arrays = with_ranks(arrays, draw_compact(arrays)["coords"])
+    with reading(folder):
+        arrays = with_ranks({"recipe": np.array(recipe), "customers": np.array(customers), **joined})
     write_arrays(target, arrays)
     return int(joined["solved"].sum())
 

@@ -123,6 +123,26 @@ def _place(length, blocks, heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.const
     return row, head, head * (D // heads) + tl.arange(0, D // heads), token, token[:, None] < length
 
 
+@triton.jit
+def _look(q, others, there, scale, largest, total, mixed, D: tl.constexpr, ALL: tl.constexpr):
+    """What queries have gathered so far, and from some others, whose keys stand at `others` and values D further on.
+
+    `largest` are scores as they are, `total` and `mixed` are sums of powers of 2, relative to the largest. Unless ALL
+    of the others are `there`, those that are not count for nothing.
+    """
+    if ALL:
+        k, v = tl.load(others), tl.load(others + D)
+        scores = tl.dot(q, tl.trans(k))
+    else:
+        k = tl.load(others, mask=there[:, None], other=0.0)
+        v = tl.load(others + D, mask=there[:, None], other=0.0)
+        scores = tl.where(there[None, :], tl.dot(q, tl.trans(k)), NEVER)
+    larger = tl.maximum(largest, tl.max(scores, 1))
+    weights = tl.exp2(scores * scale - (larger * scale)[:, None])
+    less = tl.exp2((largest - larger) * scale)
+    return larger, total * less + tl.sum(weights, 1), tl.dot(weights.to(v.dtype), v, mixed * less[:, None])
+
+
 @triton.jit(do_not_specialize=["length", "blocks"])
 def long_attention(
     qkv, out, norm, seen, length, blocks, scale,
@@ -140,22 +160,18 @@ def long_attention(
     largest = tl.full((BLOCK,), NEVER, tl.float32)
     total = tl.zeros((BLOCK,), tl.float32)
     mixed = tl.zeros((BLOCK, D // heads), tl.float32)
-    for start in range(0, length, STEP):
-        other = start + tl.arange(0, STEP)
-        place = other[:, None] * (3 * D) + feature[None, :]
-        k = tl.load(qkv + place + D, mask=other[:, None] < length, other=0.0)
-        v = tl.load(qkv + place + 2 * D, mask=other[:, None] < length, other=0.0)
-        scores = tl.where(other[None, :] < length, tl.dot(q, tl.trans(k)) * scale, NEVER)
-        larger = tl.maximum(largest, tl.max(scores, 1))
-        weights = tl.exp2(scores - larger[:, None])
-        less = tl.exp2(largest - larger)
-        total = total * less + tl.sum(weights, 1)
-        mixed = tl.dot(weights.to(v.dtype), v, mixed * less[:, None])
-        largest = larger
+    other = tl.arange(0, STEP)
+    keys = qkv + D + other[:, None] * (3 * D) + feature[None, :]
+    whole = length // STEP * STEP
+    for start in range(0, whole, STEP):  # without asking who is there: softmax takes the time
+        largest, total, mixed = _look(q, keys + start * (3 * D), other, scale, largest, total, mixed, D, True)
+    if whole < length:
+        rest = other < length - whole
+        largest, total, mixed = _look(q, keys + whole * (3 * D), rest, scale, largest, total, mixed, D, False)
     mixed = mixed * (1.0 / total)[:, None]
     tl.store(out + row * D + token[:, None] * D + feature[None, :], mixed.to(q.dtype), mask=there)
     if KEEP:
-        logarithm = largest + tl.log2(total)
+        logarithm = largest * scale + tl.log2(total)
         tl.store(norm + row * heads + token[:, None] * heads + head, logarithm[:, None], mask=there)
 
 

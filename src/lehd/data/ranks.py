@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from lehd.work.units import usable_cores
 
 ENTRIES = 200_000  # of distances, at once: they should stay in a processor's cache
+CROWDED = 0.75  # of the nodes in places are left: with fewer, it pays to clear the others away
 
 Ints = NDArray[np.int64]
 
@@ -28,12 +29,13 @@ def to_ranks(coords: NDArray[Any], tours: NDArray[Any]) -> NDArray[np.unsignedin
     def part(rows: slice) -> Ints:
         walk, tour = Walk(coords[rows]), tours[rows]
         ranks = np.zeros((len(tour), tour.shape[1] - 1), np.int64)
-        for place, node in enumerate(tour.T[1:]):
+        for step, node in enumerate(tour.T[1:]):
+            place = walk.place(node)
             distance = walk.distances()
-            length = distance[walk.rows, node][:, None]
-            before = walk.numbers < node[:, None]
-            ranks[:, place] = ((distance < length) | ((distance == length) & before)).sum(1)
-            walk.go(node)
+            length = distance[walk.rows, place][:, None]
+            before = np.arange(distance.shape[1]) < place[:, None]
+            ranks[:, step] = ((distance < length) | ((distance == length) & before)).sum(1)
+            walk.go(place)
         return ranks
 
     ranks = _in_parts(part, len(tours), tours.shape[1])
@@ -49,7 +51,7 @@ def from_ranks(coords: NDArray[Any], ranks: NDArray[Any]) -> Ints:
     def part(rows: slice) -> Ints:
         walk = Walk(coords[rows])
         tour = np.zeros((len(walk.rows), nodes), np.int64)
-        for place, left in enumerate(ranks[rows].astype(np.int64).T, start=1):
+        for step, left in enumerate(ranks[rows].astype(np.int64).T, start=1):
             distance = walk.distances()
             nearest = distance.argmin(1)
             late = left.nonzero()[0]  # rows whose next node is farther than the nearest of those that are left
@@ -59,7 +61,7 @@ def from_ranks(coords: NDArray[Any], ranks: NDArray[Any]) -> Ints:
                 nearest[late] = distance.argmin(1)
                 more = left > 1
                 late, distance, left = late[more], distance[more], left[more] - 1
-            tour[:, place] = nearest
+            tour[:, step] = walk.numbers[walk.rows, nearest]
             walk.go(nearest)
         return tour
 
@@ -73,22 +75,37 @@ def from_zero(tours: Ints) -> Ints:
 
 
 class Walk:
-    """A tour of each of some instances, node by node from node 0."""
+    """A tour of each of some instances, step by step from node 0.
+
+    Nodes stand in places, in the order of their numbers. Now and then those that have been visited are cleared away,
+    which halves the work.
+    """
 
     def __init__(self, coords: NDArray[Any]):
+        count, nodes = coords.shape[:2]
         self.x, self.y = (np.ascontiguousarray(coords[:, :, axis], np.float64) for axis in (0, 1))
-        self.rows, self.numbers = np.arange(len(coords)), np.arange(coords.shape[1])
-        self.visited = np.zeros(self.x.shape, bool)
-        self.go(np.zeros(len(coords), np.int64))
+        self.rows, self.numbers = np.arange(count), np.tile(np.arange(nodes, dtype=np.int64), (count, 1))
+        self.visited = np.zeros((count, nodes), bool)
+        self.left = nodes
+        self.go(np.zeros(count, np.int64))
 
-    def go(self, node: Ints) -> None:
-        self.node = node
-        self.visited[self.rows, node] = True
+    def go(self, place: Ints) -> None:
+        self.here = self.x[self.rows, place][:, None], self.y[self.rows, place][:, None]
+        self.visited[self.rows, place] = True
+        self.left -= 1
+        if self.left < CROWDED * self.visited.shape[1]:
+            there, shape = ~self.visited, (len(self.rows), self.left)
+            self.x, self.y = self.x[there].reshape(shape), self.y[there].reshape(shape)
+            self.numbers, self.visited = self.numbers[there].reshape(shape), np.zeros(shape, bool)
+
+    def place(self, node: Ints) -> Ints:
+        """Where nodes (M,) that are left stand."""
+        places: Ints = (self.numbers < node[:, None]).sum(1)
+        return places
 
     def distances(self) -> NDArray[np.float64]:
         """Squared, from the last node to those that are left; infinite to the others."""
-        across = self.x - self.x[self.rows, self.node][:, None]
-        up = self.y - self.y[self.rows, self.node][:, None]
+        across, up = self.x - self.here[0], self.y - self.here[1]
         across *= across
         up *= up
         across += up

@@ -36,6 +36,26 @@ def rows_of(text, start):
     return [line for line in text.splitlines() if line.startswith(start)]
 
 
+def test_several_seeds_are_one_row_with_the_mean_of_each_instance():
+    def seed(number, *costs):
+        same = {"budget": "RRC 50", "nodes": 200, "set": "tsp200", "seed": number}
+        return [record(str(row), cost=cost, **same) for row, cost in enumerate(costs)]
+
+    once = summarise(seed(0, 11.0, 12.0))
+    (both,) = summarise([*seed(0, 11.0, 12.0), *seed(7, 13.0, 12.0)])
+    assert (once[0].instances, once[0].seeds, both.instances, both.seeds) == (2, 1, 2, 2)
+    assert both.cost == pytest.approx(12.0)
+    assert both.gap == pytest.approx(20.0)
+    assert both.standard_error == pytest.approx(0.0)  # the means of both instances are 12
+    assert once[0].standard_error > 0
+    assert both.seconds == once[0].seconds
+    (row,) = rows_of(uniform_table(paper_tables()["uniform_tsp"], [both]), "| lehd")
+    assert "20.000 ± 0.0000 (4s, 2, 2 seeds)" in row
+    # What one seed failed on is another's.
+    (rest,) = summarise([*seed(0, None, 12.0), *seed(7, 13.0, None)])
+    assert (rest.cost, rest.failed) == (pytest.approx(12.5), 0)
+
+
 def test_measured_and_published_rows_of_a_table_are_told_apart():
     text = uniform_table(paper_tables()["uniform_tsp"], summarise(MEASURED))
     assert "| method |  | TSP100 | TSP200 | TSP500 | TSP1000 | TSP10000 |" in text

@@ -17,8 +17,9 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 OTHER_MODELS = [(3, 30, 64, 4, 192), (3, 30, 128, 4, 512, 1), (1, 150, 128, 2, 512), (1, 150, 64, 1, 192)]
 SOME_SEEN = [(3, 20, 1), (3, 20, 19), (5, 32, 3), (5, 50, 50), (2, 128, 127), (40, 4, 2), (2, 150, 2), (2, 150, 64)]
-SOME_SEEN += [(1, 192, 65), (1, 300, 299), (1, 300, 120)]  # rows, places, nodes that are there
-SIZES = [(3, 20), (5, 50), (2, 100), (1, 128), (40, 2), (3, 33), (2, 65), (2, 150), (1, 300)]
+SOME_SEEN += [(2, 90, 70), (1, 192, 65), (1, 300, 299), (1, 300, 120)]  # rows, places, nodes that are there
+SIZES = [(3, 20), (5, 50), (2, 100), (1, 128), (40, 2), (3, 33), (2, 65), (2, 96), (2, 98), (2, 150)]
+SIZES += [(1, 161), (1, 300)]  # rows, nodes
 
 
 def stack(device="cpu", dim=128, heads=8, hidden=512, count=2):

@@ -151,7 +151,7 @@ def _uniform(results: Results) -> list[str]:
         return ["Not measured yet.", *(_published(paper_tables()[name]) for name in SAME_SETS)]
     text = (
         "The gap of a set is the ratio of mean costs, ± its standard error over instances. In brackets the time for "
-        "all instances and, where measured, how many there were."
+        "all instances and, where measured, how many there were; with several seeds, costs and times are their means."
     )
     tables = [paper_tables()[name] for name in SAME_SETS]
     return [text, *(_with_own(table, results, summaries) for table in tables)]
@@ -189,7 +189,7 @@ def uniform_table(table: PaperTable, summaries: list[Summary], own: Sequence[Sum
 
 def _measured(column: str, summaries: list[Summary]) -> str:
     cells = [
-        f"{percent(each.gap)}{_error(each)} ({duration(each.seconds)}, {each.instances})"
+        f"{percent(each.gap)}{_error(each)} ({duration(each.seconds)}, {each.instances}{_seeds(each)})"
         for each in summaries
         if f"{each.problem}{each.nodes}" == column
     ]
@@ -198,6 +198,10 @@ def _measured(column: str, summaries: list[Summary]) -> str:
 
 def _error(summary: Summary) -> str:
     return "" if summary.standard_error is None else f" ± {percent(summary.standard_error)}"
+
+
+def _seeds(summary: Summary) -> str:
+    return "" if summary.seeds == 1 else f", {summary.seeds} seeds"
 
 
 def _published(table: PaperTable) -> str:

@@ -1,12 +1,13 @@
 """Many records in one row: mean gap, its uncertainty, and time.
 
 The gap of a set of generated instances is the ratio of mean costs, that of a library the mean of the instances' gaps.
+An instance that was measured with several seeds counts once, with the mean of its costs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import mean
 from typing import Any
@@ -26,11 +27,12 @@ class Summary:
     method: str
     budget: str
     instances: int  # with a solution
+    seeds: int  # that each of them, or some, were measured with
     failed: int
     cost: float | None
     gap: float | None
     standard_error: float | None  # of the gap of a set of generated instances: another one may differ so much
-    seconds: float  # all instances together
+    seconds: float  # all instances together, with one seed
     cpu_seconds: float | None  # the same on CPU cores, where looked at
     weights: str
     device: str
@@ -56,7 +58,7 @@ class Summary:
 
 
 def summarise(records: Iterable[Record], paper: bool = False) -> list[Summary]:
-    """A summary for every set, method, budget, weights, seed and device, by size and budget.
+    """A summary for every set, method, budget, weights and device, by size and budget.
 
     With `paper` gaps are in the paper's convention, of the paper's instances alone.
     """
@@ -64,13 +66,17 @@ def summarise(records: Iterable[Record], paper: bool = False) -> list[Summary]:
     for record in records:
         if paper and record.paper_reference is None:
             continue
-        groups.setdefault((record.bench, record.set, record.problem, *record.key[4:]), []).append(record)
+        run = (record.bench, record.set, record.problem, record.method, record.budget, record.weights, record.device)
+        groups.setdefault(run, []).append(record)
     summaries = [(_summary(group, paper), group[0].order) for group in groups.values()]
     ordered = sorted(summaries, key=lambda pair: (pair[0].problem, pair[0].nodes, pair[0].set, pair[1]))
     return [summary for summary, _ in ordered]
 
 
 def _summary(group: list[Record], paper: bool) -> Summary:
+    seeds = len({record.seed for record in group})
+    if seeds > 1:
+        group = _means(group)
     solved = [record for record in group if record.cost is not None]
     first = group[0]
     costs = [record.cost for record in solved if record.cost is not None]
@@ -81,6 +87,7 @@ def _summary(group: list[Record], paper: bool) -> Summary:
         method=first.method,
         budget=first.budget,
         instances=len(solved),
+        seeds=seeds,
         failed=len(group) - len(solved),
         cost=mean(costs) if costs else None,
         gap=mean_gap(solved, paper),
@@ -90,6 +97,28 @@ def _summary(group: list[Record], paper: bool) -> Summary:
         weights=first.weights,
         device=first.device,
         batch=max(record.batch for record in group),
+    )
+
+
+def _means(records: list[Record]) -> list[Record]:
+    """One record for each instance: the mean of those with a solution."""
+    instances: dict[str, list[Record]] = {}
+    for record in records:
+        instances.setdefault(record.instance, []).append(record)
+    return [_mean([r for r in found if r.cost is not None] or found[:1]) for found in instances.values()]
+
+
+def _mean(records: list[Record]) -> Record:
+    def over(values: Iterable[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return mean(known) if known else None
+
+    return replace(
+        records[0],
+        cost=over(record.cost for record in records),
+        paper_cost=over(record.paper_cost for record in records),
+        seconds=mean(record.seconds for record in records),
+        cpu_seconds=over(record.cpu_seconds for record in records),
     )
 
 

@@ -24,6 +24,9 @@ LONGEST = 128  # nodes that one program of the attention kernels can hold; longe
 TOKENS = 64  # that a program of the other kernels works on
 HIDDEN = 64  # hidden features at a time
 LONG = 64  # nodes of a longer row that a program works on, and that they look at at a time
+# In rows of so many nodes attention goes by the kernel for long rows, 32 nodes at a time: blocks of 128, or of 64 where
+# there are more than that, would leave a third of their room empty. Gradients do not.
+IN_BETWEEN = (range(65, 97), range(129, 161))
 WARPS = {32: 2, 64: 4, 128: 8}  # of an attention program, by the size of its block of tokens
 MANY = 256  # blocks of tokens that keep a GPU busy: a program then does all heads of a block, otherwise one
 SMALL = 16  # features of a head, of which the next can be fetched meanwhile: larger ones do not fit beside each other
@@ -161,11 +164,13 @@ def attend(
     out = torch.empty(rows * length, dim, dtype=qkv.dtype, device=qkv.device)
     norm = torch.empty(rows * length, heads, device=qkv.device) if keep else qkv
     some, count = seen is not None, qkv if seen is None else seen
-    if length > LONGEST:
-        blocks = -(-length // LONG)
+    in_between = any(length in lengths for lengths in IN_BETWEEN)
+    if length > LONGEST or in_between:
+        block = 32 if in_between else LONG
+        blocks = -(-length // block)
         kernels.long_attention[(rows * blocks * heads,)](
-            qkv, out, norm, count, length, blocks, scale, heads, dim, LONG, LONG, keep, some,
-            num_warps=4, num_stages=3,
+            qkv, out, norm, count, length, blocks, scale, heads, dim, block, block, keep, some,
+            num_warps=1 if in_between else 4, num_stages=3,
         )  # fmt: skip
         return out, norm
     block, programs, group = _division(rows, length, heads, dim)

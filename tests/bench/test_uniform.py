@@ -9,12 +9,13 @@ import torch
 
 import lehd.bench.sets as sets
 from lehd.bench.sets import Options, SetRun
-from lehd.bench.store import Store
+from lehd.bench.store import BUDGET, Store
 from lehd.bench.uniform import find_sets, load_set, run_uniform
 from lehd.bench.watch import Watch
 from lehd.decoding import rrc
 from lehd.decoding.stop import Stop
 from lehd.errors import LehdError
+from lehd.problems import PROBLEMS
 from lehd.solver import TOKENS_AT_ONCE
 from lehd.types import Incumbent
 
@@ -57,7 +58,7 @@ def test_budgets_are_points_of_one_run(small):
 def test_runs_that_turn_their_parts_are_runs_of_their_own(small, tmp_path, monkeypatch):
     """In the same file, each with its lines and its progress; what both have is the construction."""
     monkeypatch.setattr("lehd.bench.curve.SEGMENT", 2)
-    monkeypatch.setattr("lehd.bench.resume.SEGMENT", 2)
+    monkeypatch.setattr("lehd.bench.sets.SEGMENT", 2)
     turned_parts, seen = rrc.turned_at_random, []
 
     def watched(coords, draws):
@@ -110,6 +111,54 @@ def test_time_limits_are_points_of_one_search_of_all_instances(small, tmp_path, 
             run_uniform([small], Options(device="cpu", limit=limit), store, Watch(), time_limits=limits)
 
 
+def test_a_search_that_has_ended_goes_on_later(small, tmp_path, monkeypatch):
+    """From its solutions, for the rest of the time; and says that it was done in parts."""
+    calls, solve = [], sets.solve
+
+    def watched(instances, time_limit, start, **given):
+        calls.append((time_limit, start))
+        results = solve(instances, rrc=2, start=start, **given)
+        curve = ((0.0, 0, 3.0), (4.0, 1, 1.0), (8.0, 2, 0.0))
+        return [
+            replace(
+                result, seconds=time_limit, history=tuple(Incumbent(at, i, result.cost + more) for at, i, more in curve)
+            )
+            for result in results
+        ]
+
+    monkeypatch.setattr(sets, "solve", watched)
+    path, options = tmp_path / "r.jsonl", Options(device="cpu")
+
+    def run(*limits, **given):
+        return run_uniform([small], given.pop("options", options), Store(path), Watch(), limits, **given)
+
+    first = run(10)
+    assert calls == [(10, None)]
+    later = run(15, 20, start=10)
+    assert [each.budget for each in later[::4]] == ["15 of 20 s in 2 parts", "20 s in 2 parts"]
+    limit, start = calls[1]
+    assert limit == 10
+    instances = load_set(small).instances
+    assert PROBLEMS["TSP"].cost(instances, start).tolist() == pytest.approx([each.cost for each in first])
+    assert all(new.cost <= old.cost for new, old in zip(later[4:], first, strict=True))
+    assert [(each.iterations, each.seconds) for each in (later[0], later[4])] == [(3, 15 / 4), (4, 20 / 4)]
+    assert [a.cost - b.cost for a, b in zip(later[:4], later[4:], strict=True)] == pytest.approx([1.0] * 4)
+    assert run(15, 20, start=10) == later
+    assert len(calls) == 2  # all is there
+    assert {each.budget for each in run(30, start=20)} == {"30 s in 3 parts"}
+    assert all(BUDGET.fullmatch(each.budget) for each in (*first, *later))
+    for limits, given, words in (
+        ((10, 40), {"start": 10}, "10 s are over after 10"),
+        ((40,), {"start": 12}, "no search of small with 12 s"),
+        ((40,), {"start": 10, "options": Options(device="cpu", limit=2)}, "after 10 s are gone"),
+        ((), {"start": 10}, "--time-limit"),
+    ):
+        with pytest.raises(LehdError, match=words):
+            run(*limits, **given)
+    with pytest.raises(LehdError, match="without a file of results"):
+        run_uniform([small], options, Store(), Watch(), (40,), 10)
+
+
 def test_searches_that_were_stopped_or_do_not_run_together_are_no_measurements(small, tmp_path, monkeypatch):
     store, solve = Store(tmp_path / "r.jsonl"), sets.solve
 
@@ -127,7 +176,7 @@ def test_searches_that_were_stopped_or_do_not_run_together_are_no_measurements(s
 
 def test_a_stopped_run_goes_on_and_ends_the_same(small, tmp_path, monkeypatch):
     monkeypatch.setattr("lehd.bench.curve.SEGMENT", 2)
-    monkeypatch.setattr("lehd.bench.resume.SEGMENT", 2)
+    monkeypatch.setattr("lehd.bench.sets.SEGMENT", 2)
     options = Options((2, 6), device="cpu")
     whole = costs(run_uniform([small], options, Store(), Watch()))
 
@@ -159,7 +208,7 @@ def test_a_stopped_run_goes_on_and_ends_the_same(small, tmp_path, monkeypatch):
 
 def test_a_run_that_is_out_of_time_leaves_the_rest(small, tmp_path, monkeypatch):
     monkeypatch.setattr("lehd.bench.curve.SEGMENT", 2)
-    monkeypatch.setattr("lehd.bench.resume.SEGMENT", 2)
+    monkeypatch.setattr("lehd.bench.sets.SEGMENT", 2)
     path = tmp_path / "r.jsonl"
     records = run_uniform(
         [small], Options((2, 4), device="cpu", batch=2, stop=Stop(deadline=0.0)), Store(path), Watch()

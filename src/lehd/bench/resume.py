@@ -1,6 +1,6 @@
 """How far each batch has come, in a folder beside the results: a stopped run goes on there.
 
-So does one that is asked for more iterations later. When no more is wanted, the folder may be deleted.
+So does one that is asked for more iterations or seconds later. When no more is wanted, the folder may be deleted.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lehd.bench.curve import SEGMENT, Point
+from lehd.bench.curve import Point
 from lehd.data.dataset import write_arrays
 from lehd.types import Solution
 
 
 class Progress:
-    """The solutions at the end of the last segment of a run that is told apart by `facts`."""
+    """The solutions that a run, told apart by `facts`, can go on from."""
 
     def __init__(self, results: Path | None, facts: tuple[object, ...]):
         self.facts = json.dumps(facts)
@@ -27,7 +27,7 @@ class Progress:
         self.path = None if results is None else results.with_suffix(".parts") / f"{name}.npz"
 
     def save(self, point: Point) -> None:
-        if self.path is not None and point.iteration % SEGMENT == 0:
+        if self.path is not None:
             arrays = {
                 "facts": np.array(self.facts),
                 "reached": np.array([point.iteration, point.seconds]),

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from lehd import distance, problems
-from lehd.bench.curve import Point, run_curve
+from lehd.bench.curve import SEGMENT, Point, run_curve
 from lehd.bench.machine import device_words
 from lehd.bench.resume import Progress as Resumed
 from lehd.bench.store import LEHD, Record, Store, in_seconds, rrc
@@ -27,6 +27,8 @@ from lehd.model import lehd as network
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.solver import Progress, instances_at_once, solve
 from lehd.types import Instances, Result, Solution
+
+MOST_PARTS = 100  # searches that go on from each other
 
 
 @dataclass(frozen=True)
@@ -127,14 +129,23 @@ class SetRun:
         in_turns(len(todo), batch, work, halved)
         return self.records()
 
-    def search(self, seconds: Sequence[float]) -> list[Record]:
+    def search(self, seconds: Sequence[float], start: float = 0.0, keep: bool = False) -> list[Record]:
         """As `solve` does with a time limit, the longest of these, for all instances at once; the others are points of
-        the same run. Nothing that the store has is measured again."""
+        the same run. Nothing that the store has is measured again.
+
+        With a `start` it goes on where a search of so many seconds ended, whose time counts: one that was to `keep`
+        its solutions.
+        """
         longest = max(seconds)
-        budgets = {each: in_seconds(each, longest) for each in sorted(seconds)}
+        if min(seconds) <= start:
+            raise LehdError(f"{min(seconds):g} s are over after {start:g}: time limits count what went before, too")
+        parts = 1 + self._parts_of(start)
+        budgets = {each: in_seconds(each, longest, parts) for each in sorted(seconds)}
         size, together = len(self.set.instances), self._at_once()
-        if len(budgets) > 1 and size > together:
-            raise LehdError(f"{self.set.name}: several time limits need all instances at once, here at most {together}")
+        if (len(budgets) > 1 or start) and size > together:
+            raise LehdError(
+                f"{self.set.name}: several time limits, or a start, need all instances at once, here at most {together}"
+            )
         wanted = [self.record(row, budget).key for row in range(size) for budget in budgets.values()]
         found = [self.store.found[key] for key in wanted if key in self.store.found]
         if found and (len(found) < len(wanted) or any(record.batch != size for record in found)):
@@ -142,43 +153,75 @@ class SetRun:
                 f"{self.store.path}: has a search of {self.set.name} with other instances or limits: take another file"
             )
         if not found and not self.options.stop.out_of_time():
+            begin = self._ended(start)
             what = self.set.names[0] if size == 1 else f"{self.set.name}: {size} instances"
 
             def tick(progress: Progress) -> None:
-                self.watch.working(f"{what}, {progress.seconds:.0f} of {longest:g} seconds")
+                self.watch.working(f"{what}, {start + progress.seconds:.0f} of {longest:g} seconds")
 
             solved = solve(
                 self.set.instances,
-                time_limit=longest,
+                time_limit=longest - start,
                 model=self.model,
                 seed=self.options.seed,
                 device=self.device,
                 progress=tick,
+                start=None if begin is None else begin.solution,
             )
             results = solved if isinstance(solved, list) else [solved]
             refuse_stopped(results)
-            self._note_search(results, budgets)
+            self._note_search(results, budgets, begin, keep)
         return self._stored(budgets.values())
+
+    def _parts_of(self, seconds: float) -> int:
+        """How many searches, one after the other, took so many seconds together."""
+        if not seconds:
+            return 0
+        for parts in range(1, MOST_PARTS):
+            if self.record(0, in_seconds(seconds, parts=parts)) in self.store:
+                return parts
+        where = self.store.path or "without a file of results"
+        raise LehdError(f"{where}: there is no search of {self.set.name} with {seconds:g} s to start from")
+
+    def _solutions(self, seconds: float) -> Resumed:
+        """Where those of a search are kept that took so many seconds."""
+        facts = (self.set.bench, self.set.name, self.weights, self.options.seed, self.words, list(self.set.names))
+        return Resumed(self.store.path, (*facts, "search", seconds))
+
+    def _ended(self, seconds: float) -> Point | None:
+        """What a search of so many seconds ended with; None for none at all."""
+        if not seconds:
+            return None
+        point = self._solutions(seconds).load(torch.device("cpu"))
+        if point is None:
+            raise LehdError(f"{self.store.path}: the solutions of {self.set.name} after {seconds:g} s are gone")
+        return point
 
     def _at_once(self) -> int:
         """Instances that are worked on together."""
         return instances_at_once(self.device.type, self.set.instances.num_nodes)
 
-    def _note_search(self, results: list[Result], budgets: dict[float, str]) -> None:
+    def _note_search(self, results: list[Result], budgets: dict[float, str], begin: Point | None, keep: bool) -> None:
         records = []
-        whole = max(result.seconds for result in results)
+        before, done = (0.0, 0) if begin is None else (begin.seconds, begin.iteration)
+        whole = before + max(result.seconds for result in results)
         for seconds, budget in budgets.items():
             for row, result in enumerate(results):
                 measured: dict[str, object] = {"error": "no solution yet"}
-                reached = [each for each in result.history if each.seconds <= seconds]
+                reached = [each for each in result.history if before + each.seconds <= seconds]
                 if seconds == max(budgets):
                     paper = self._paper_costs(result.instance, result.solution)[0]
-                    measured = {"cost": result.cost, "paper_cost": paper, "iterations": result.iterations}
+                    measured = {"cost": result.cost, "paper_cost": paper, "iterations": done + result.iterations}
                     self._save_solution(row, result, budget)
                 elif reached:
-                    measured = {"cost": reached[-1].cost, "iterations": reached[-1].iteration}
+                    measured = {"cost": reached[-1].cost, "iterations": done + reached[-1].iteration}
                 spent = min(seconds, whole) / len(results)
                 records.append(self.record(row, budget, seconds=spent, batch=len(results), **measured))
+        if keep:
+            nodes = torch.cat([each.solution.nodes for each in results])
+            via_depot = torch.cat([each.solution.via_depot for each in results])
+            iterations = done + max(each.iterations for each in results)
+            self._solutions(max(budgets)).save(Point(iterations, max(budgets), Solution(nodes, via_depot)))
         self.store.add(records)
         self.watch.measured(records)
         for summary in summarise(records):
@@ -221,7 +264,8 @@ class SetRun:
         for point in run_curve(model, self.problem, instances, self.budgets, seed, begin, turn, tick):
             if point.iteration in self.budgets:
                 self._note(rows, instances, point)
-            progress.save(point)
+            if point.iteration % SEGMENT == 0:
+                progress.save(point)
             if self.options.stop.out_of_time():
                 return
 

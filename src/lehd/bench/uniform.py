@@ -5,8 +5,8 @@
 A set is FOLDER/NAME.npz with coords, for CVRP demands and capacity, and reference costs. The gap is the ratio of mean
 costs, in per cent; costs are unrounded Euclidean. With --time-limit 60 300 all instances of a set are searched at once,
 as `solve` does it, for 300 seconds together; what they were after 60 is a point of the same run. With --output every
-instance gets a line, and the same command goes on where it stopped. `lehd bench uniform` is the same with a live table
-and the paper's rows.
+instance gets a line, and the same command goes on where it stopped; --start 300 --time-limit 900 goes on with a search
+that has ended. `lehd bench uniform` is the same with a live table and the paper's rows.
 """
 
 from __future__ import annotations
@@ -59,16 +59,23 @@ def find_sets(folder: Path, names: list[str] | None = None) -> list[Path]:
 
 
 def run_uniform(
-    paths: list[Path], options: Options, store: Store, watch: Watch, time_limits: Sequence[float] = ()
+    paths: list[Path],
+    options: Options,
+    store: Store,
+    watch: Watch,
+    time_limits: Sequence[float] = (),
+    start: float = 0.0,
 ) -> list[Record]:
     """Every set in turn, by greedy construction and RRC or with time limits; all records of them, those of earlier runs
-    among them."""
+    among them. A search may `start` where one of so many seconds ended."""
     if time_limits and (options.batch is not None or options.turn):
         raise LehdError("--batch and --turn are for --rrc; with --time-limit lehd decides")
+    if start and not time_limits:
+        raise LehdError("--start is where a search with a --time-limit goes on; RRC goes on by itself")
     records: list[Record] = []
     for path in paths:
         run = SetRun(load_set(path, options.limit), options, store, watch)
-        records += run.search(time_limits) if time_limits else run.run()
+        records += run.search(time_limits, start, keep=True) if time_limits else run.run()
     return records
 
 
@@ -78,6 +85,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", help="all of the folder by default")
     parser.add_argument("--rrc", nargs="*", type=int, default=[], help="iterations at which to report")
     parser.add_argument("--time-limit", nargs="*", type=float, default=[], help="seconds for a set, in place of --rrc")
+    parser.add_argument("--start", type=float, default=0.0, help="go on where the search of so many seconds ended")
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--limit", type=int, help="only the first so many instances")
     parser.add_argument("--batch", type=int, help="instances at once; by default what should fit")
@@ -93,7 +101,7 @@ def main() -> None:
     )
     try:
         paths = find_sets(given.folder, given.sets)
-        run_uniform(paths, options, Store(given.output), PrintLines(), given.time_limit)
+        run_uniform(paths, options, Store(given.output), PrintLines(), given.time_limit, given.start)
     except LehdError as error:
         sys.exit(f"lehd: {error}")
 

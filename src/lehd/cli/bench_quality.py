@@ -47,6 +47,9 @@ def uniform(
     time_limit: Annotated[
         str, typer.Option(metavar="S,S…", help="Search a set so long, all instances at once, in place of --rrc.")
     ] = "",
+    start: Annotated[
+        float, typer.Option(metavar="S", min=0, help="Go on where the search of so many seconds in --output ended.")
+    ] = 0.0,
     turn: Annotated[bool, typer.Option("--turn", help="RRC shows the model each part turned at random.")] = False,
     weights: Weights = None,
     seed: Seed = 0,
@@ -60,13 +63,16 @@ def uniform(
     """Uniform test sets (the paper's Table 1): greedy and RRC, every budget a point of one run.
 
     Out of memory, it goes on with half as many instances at once. With a time limit a set is solved as lehd solve does
-    it; of several limits the longest counts, the others are points of its run.
+    it; of several limits the longest counts, the others are points of its run. A search that has ended can go on later;
+    limits then count the seconds it has had.
 
     [bold]Examples[/bold]
 
       lehd bench uniform --data data --output runs/uniform.jsonl
 
-      lehd bench uniform --data data --sets tsp1000_fu --time-limit 60,300
+      lehd bench uniform --data data --sets tsp1000_fu --time-limit 60,300 --output runs/search.jsonl
+
+      lehd bench uniform --data data --sets tsp1000_fu --time-limit 900 --start 300 --output runs/search.jsonl
 
       lehd bench uniform --data data --sets tsp100_s2023,cvrp200 --rrc 50,100 --limit 16
     """
@@ -86,9 +92,9 @@ def uniform(
         store, (engine, needs) = Store(output), find_crew(cluster, processes, gpus)
         with LiveTable("gap, %", lambda record: record.set, lambda record: record.budget) as live:
             if engine is None:
-                records = run_uniform(paths, options, store, live, limits)
+                records = run_uniform(paths, options, store, live, limits, start)
             else:
-                _refuse(**{"device": device, "time-limit": time_limit or None})
+                _refuse(**{"device": device, "time-limit": time_limit or None, "start": start or None})
                 records = Elsewhere(options, store, live, engine, needs).uniform(paths)
         problems = {record.problem for record in records}
         for problem in ("TSP", "CVRP"):

@@ -61,10 +61,15 @@ def test_pairs_are_in_the_order_of_the_first_file(monkeypatch):
     assert seen == [pytest.approx([100 * ((10 + 2 * row) / (10 + row) - 1) for row in range(50)])]
 
 
-@pytest.mark.parametrize("other", [{"weights": "other"}, {"device": "NVIDIA H200"}, {"seed": 1}])
+def test_of_several_seeds_the_mean_counts():
+    (found,) = compare([*records([10.0]), *records([12.0], seed=1)], records([22.0], seed=5))
+    assert (found.pairs, found.mean) == (1, pytest.approx(100.0))
+
+
+@pytest.mark.parametrize("other", [{"weights": "other"}, {"device": "NVIDIA H200"}])
 def test_what_was_measured_twice_is_refused(other):
     twice = [*records([10.0, 11.0]), *records([12.0], **other)]
-    with pytest.raises(LehdError, match=r"A has small 0, lehd greedy more than once .*seed 0, cpu, 1 thread and "):
+    with pytest.raises(LehdError, match=r"A has small 0, lehd greedy more than once .*, cpu, 1 thread and "):
         compare(twice, records([10.0]))
     with pytest.raises(LehdError, match="B has small 0"):
         compare(records([10.0]), twice)

@@ -46,11 +46,13 @@ def test_several_seeds_are_one_row_with_the_mean_of_each_instance():
     assert (once[0].instances, once[0].seeds, both.instances, both.seeds) == (2, 1, 2, 2)
     assert both.cost == pytest.approx(12.0)
     assert both.gap == pytest.approx(20.0)
-    assert both.standard_error == pytest.approx(0.0)  # the means of both instances are 12
+    assert both.standard_error == pytest.approx(5.0)  # gaps of 15 and 25 %; the means of both instances are 12
     assert once[0].standard_error > 0
     assert both.seconds == once[0].seconds
     (row,) = rows_of(uniform_table(paper_tables()["uniform_tsp"], [both]), "| lehd")
-    assert "20.000 ± 0.0000 (4s, 2, 2 seeds)" in row
+    assert "20.000 ± 5.000 (4s, 2, 2 seeds)" in row
+    (some,) = summarise([*seed(0, 11.0, 12.0), *seed(7, 13.0)])
+    assert some.seeds == 1  # not all instances have more
     # What one seed failed on is another's.
     (rest,) = summarise([*seed(0, None, 12.0), *seed(7, 13.0, None)])
     assert (rest.cost, rest.failed) == (pytest.approx(12.5), 0)

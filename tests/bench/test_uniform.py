@@ -112,12 +112,12 @@ def test_time_limits_are_points_of_one_search_of_all_instances(small, tmp_path, 
 
 
 def test_a_search_that_has_ended_goes_on_later(small, tmp_path, monkeypatch):
-    """From its solutions, for the rest of the time; and says that it was done in parts."""
+    """From its solutions, for the rest of the time, with draws of its own; and says so."""
     calls, solve = [], sets.solve
 
-    def watched(instances, time_limit, start, **given):
-        calls.append((time_limit, start))
-        results = solve(instances, rrc=2, start=start, **given)
+    def watched(instances, time_limit, start, seed, **given):
+        calls.append((time_limit, start, seed))
+        results = solve(instances, rrc=2, start=start, seed=seed, **given)
         curve = ((0.0, 0, 3.0), (4.0, 1, 1.0), (8.0, 2, 0.0))
         return [
             replace(
@@ -133,10 +133,10 @@ def test_a_search_that_has_ended_goes_on_later(small, tmp_path, monkeypatch):
         return run_uniform([small], given.pop("options", options), Store(path), Watch(), limits, **given)
 
     first = run(10)
-    assert calls == [(10, None)]
+    assert calls == [(10, None, 0)]
     later = run(15, 20, start=10)
-    assert [each.budget for each in later[::4]] == ["15 of 20 s in 2 parts", "20 s in 2 parts"]
-    limit, start = calls[1]
+    assert [each.budget for each in later[::4]] == ["15 of 20 s after 10 s", "20 s after 10 s"]
+    limit, start, _ = calls[1]
     assert limit == 10
     instances = load_set(small).instances
     assert PROBLEMS["TSP"].cost(instances, start).tolist() == pytest.approx([each.cost for each in first])
@@ -145,18 +145,28 @@ def test_a_search_that_has_ended_goes_on_later(small, tmp_path, monkeypatch):
     assert [a.cost - b.cost for a, b in zip(later[:4], later[4:], strict=True)] == pytest.approx([1.0] * 4)
     assert run(15, 20, start=10) == later
     assert len(calls) == 2  # all is there
-    assert {each.budget for each in run(30, start=20)} == {"30 s in 3 parts"}
+    assert {each.budget for each in run(30, start=20)} == {"30 s after 20 s"}
+    assert len({seed for _, _, seed in calls}) == 3
     assert all(BUDGET.fullmatch(each.budget) for each in (*first, *later))
     for limits, given, words in (
         ((10, 40), {"start": 10}, "10 s are over after 10"),
         ((40,), {"start": 12}, "no search of small with 12 s"),
-        ((40,), {"start": 10, "options": Options(device="cpu", limit=2)}, "after 10 s are gone"),
+        ((40,), {"start": 10, "options": Options(device="cpu", limit=2)}, "had 4 instances, here are 2"),
         ((), {"start": 10}, "--time-limit"),
     ):
         with pytest.raises(LehdError, match=words):
             run(*limits, **given)
-    with pytest.raises(LehdError, match="without a file of results"):
+    with pytest.raises(LehdError, match="without --output: no search"):
         run_uniform([small], options, Store(), Watch(), (40,), 10)
+    run(20, options=replace(options, seed=1))
+    assert {each.seed for each in run(25, start=20, options=replace(options, seed=1))} == {1}  # seeds do not mix
+    run(20)
+    with pytest.raises(LehdError, match="more than one search"):
+        run(50, start=20)
+    for part in path.with_suffix(".parts").iterdir():
+        part.unlink()
+    with pytest.raises(LehdError, match="are gone"):
+        run(50, start=10)
 
 
 def test_searches_that_were_stopped_or_do_not_run_together_are_no_measurements(small, tmp_path, monkeypatch):

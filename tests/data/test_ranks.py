@@ -113,7 +113,7 @@ def test_without_tours_there_are_no_ranks(tmp_path):
 
 
 def test_what_has_no_label_does_not_make_ranks_larger():
-    """All zeros, as in a shard whose instance was not solved, would be ranks up to n - 2."""
+    """Its nodes are zeros, as in a shard whose instance was not solved, and no tour."""
     arrays, coords, _ = a_file(nodes=300, solved=np.arange(100) < 2)
     arrays["nodes"][0, :2] = from_ranks(coords[:2], np.zeros((2, 299), int))
     arrays["nodes"][0, 2:] = 0

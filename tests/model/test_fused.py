@@ -16,10 +16,19 @@ from lehd.model.precision import arithmetic
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 OTHER_MODELS = [(3, 30, 64, 4, 192), (3, 30, 128, 4, 512, 1), (1, 150, 128, 2, 512), (1, 150, 64, 1, 192)]
+OTHER_MODELS += [(1, 70, 128, 2, 512), (1, 70, 64, 1, 192)]
 SOME_SEEN = [(3, 20, 1), (3, 20, 19), (5, 32, 3), (5, 50, 50), (2, 128, 127), (40, 4, 2), (2, 150, 2), (2, 150, 64)]
-SOME_SEEN += [(2, 90, 70), (1, 192, 65), (1, 300, 299), (1, 300, 120)]  # rows, places, nodes that are there
+SOME_SEEN += [
+    (2, 90, 70),
+    (1, 90, 2),
+    (1, 90, 64),
+    (1, 192, 65),
+    (1, 192, 128),
+    (1, 300, 299),
+    (1, 300, 120),
+]  # rows, places, nodes that are there
 SIZES = [(3, 20), (5, 50), (2, 100), (1, 128), (40, 2), (3, 33), (2, 65), (2, 96), (2, 98), (2, 150)]
-SIZES += [(1, 161), (1, 300)]  # rows, nodes
+SIZES += [(1, 300)]  # rows, nodes
 
 
 def stack(device="cpu", dim=128, heads=8, hidden=512, count=2):
@@ -109,7 +118,7 @@ def test_kernels_compute_what_the_layers_do():
         f"t.check_in_single_precision({rows}, {length}, many=1)\n" for rows, length in [(5, 20), (3, 50), (2, 100)]
     )
     script += "".join(f"t.check_in_single_precision{sizes}\n" for sizes in OTHER_MODELS)
-    script += "t.check_in_single_precision(1, 130, shift=5.0)\n"
+    script += "t.check_in_single_precision(1, 130, shift=5.0)\nt.check_in_single_precision(1, 70, shift=5.0)\n"
     script += "".join(f"t.check_where_nodes_are_missing{sizes}\n" for sizes in SOME_SEEN)
     script += "t.check_where_nodes_are_missing(5, 50, 33, many=1)\n"
     done = subprocess.run(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lehd.bench.store import Record
+from lehd.bench.summary import over_seeds
 from lehd.bench.text import markdown
 from lehd.errors import LehdError
 
@@ -45,8 +46,8 @@ class Paired:
 
 
 def compare(first: list[Record], second: list[Record]) -> list[Paired]:
-    """One row for every set, method and budget that both have."""
-    ours, theirs = _by_place(first), _by_place(second)
+    """One row for every set, method and budget that both have; of several seeds the mean counts."""
+    ours, theirs = _by_place(over_seeds(first)), _by_place(over_seeds(second))
     groups: dict[tuple[str, ...], list[tuple[Record, Record]]] = {}
     for place in (place for place in ours if place in theirs):
         a, b = _only(ours[place], "A"), _only(theirs[place], "B")
@@ -73,7 +74,7 @@ def _by_place(records: list[Record]) -> dict[tuple[str, ...], list[Record]]:
 def _only(found: list[Record], side: str) -> Record:
     if len(found) > 1:
         first = found[0]
-        ways = " and ".join(f"weights {each.weights or 'none'}, seed {each.seed}, {each.device}" for each in found)
+        ways = " and ".join(f"weights {each.weights or 'none'}, {each.device}" for each in found)
         what = f"{first.set} {first.instance}, {first.method} {first.budget}"
         raise LehdError(f"{side} has {what} more than once ({ways}): compare files that have it once")
     return found[0]

@@ -22,6 +22,7 @@ from statistics import mean
 from lehd.bench.published import paper_tables
 from lehd.bench.sets import Options, SetRun, TestSet
 from lehd.bench.store import Record, Store
+from lehd.bench.summary import over_seeds
 from lehd.bench.text import markdown, percent
 from lehd.bench.watch import Watch
 from lehd.decoding.stop import Stop, max_runtime
@@ -121,6 +122,7 @@ def _groups_table(library: str, records: list[Record]) -> str:
     published = paper_tables()[library]
     columns = ["group", "files", "gap %", "paper's files", "gap % as in the paper", "s per file"]
     rows = []
+    records = over_seeds(records)
     for group, cells in published.rows.items():
         inside = [record for record in records if group in (record.set, EVERYTHING)]
         if inside:

@@ -5,6 +5,7 @@ A test set of generated instances is one such set, a benchmark file is a set of 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,8 +28,7 @@ from lehd.model import lehd as network
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.solver import Progress, instances_at_once, solve
 from lehd.types import Instances, Result, Solution
-
-MOST_PARTS = 100  # searches that go on from each other
+from lehd.words import count
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,7 @@ class SetRun:
         longest = max(seconds)
         if min(seconds) <= start:
             raise LehdError(f"{min(seconds):g} s are over after {start:g}: time limits count what went before, too")
-        parts = 1 + self._parts_of(start)
-        budgets = {each: in_seconds(each, longest, parts) for each in sorted(seconds)}
+        budgets = {each: in_seconds(each, longest, start) for each in sorted(seconds)}
         size, together = len(self.set.instances), self._at_once()
         if (len(budgets) > 1 or start) and size > together:
             raise LehdError(
@@ -155,6 +154,8 @@ class SetRun:
         if not found and not self.options.stop.out_of_time():
             begin = self._ended(start)
             what = self.set.names[0] if size == 1 else f"{self.set.name}: {size} instances"
+            # Another part of a search needs draws of its own: it would try again what has been tried.
+            seed = random.Random(f"{self.options.seed} {start}").getrandbits(31) if start else self.options.seed
 
             def tick(progress: Progress) -> None:
                 self.watch.working(f"{what}, {start + progress.seconds:.0f} of {longest:g} seconds")
@@ -163,7 +164,7 @@ class SetRun:
                 self.set.instances,
                 time_limit=longest - start,
                 model=self.model,
-                seed=self.options.seed,
+                seed=seed,
                 device=self.device,
                 progress=tick,
                 start=None if begin is None else begin.solution,
@@ -173,29 +174,35 @@ class SetRun:
             self._note_search(results, budgets, begin, keep)
         return self._stored(budgets.values())
 
-    def _parts_of(self, seconds: float) -> int:
-        """How many searches, one after the other, took so many seconds together."""
-        if not seconds:
-            return 0
-        for parts in range(1, MOST_PARTS):
-            if self.record(0, in_seconds(seconds, parts=parts)) in self.store:
-                return parts
-        where = self.store.path or "without a file of results"
-        raise LehdError(f"{where}: there is no search of {self.set.name} with {seconds:g} s to start from")
-
-    def _solutions(self, seconds: float) -> Resumed:
-        """Where those of a search are kept that took so many seconds."""
+    def _solutions(self, budget: str) -> Resumed:
+        """Where those are kept that a search ended with."""
         facts = (self.set.bench, self.set.name, self.weights, self.options.seed, self.words, list(self.set.names))
-        return Resumed(self.store.path, (*facts, "search", seconds))
+        return Resumed(self.store.path, (*facts, budget))
 
     def _ended(self, seconds: float) -> Point | None:
-        """What a search of so many seconds ended with; None for none at all."""
+        """What the search of so many seconds ended with, the only one in the store; None for none at all."""
         if not seconds:
             return None
-        point = self._solutions(seconds).load(torch.device("cpu"))
+        name = in_seconds(seconds)
+        first = {record.budget: record for record in self.store.found.values() if self._is_first(record)}
+        budgets = [budget for budget in first if budget.partition(" after ")[0] == name]
+        if len(budgets) != 1:
+            many = "more than one search" if budgets else "no search"
+            where = self.store.path or "without --output"
+            raise LehdError(f"{where}: {many} of {self.set.name} with {name} to start from")
+        before, now = first[budgets[0]].batch, len(self.set.instances)
+        if before != now:
+            raise LehdError(
+                f"{self.store.path}: the search with {name} had {count(before, 'instance')}, here are {now}"
+            )
+        point = self._solutions(budgets[0]).load(torch.device("cpu"))
         if point is None:
-            raise LehdError(f"{self.store.path}: the solutions of {self.set.name} after {seconds:g} s are gone")
+            raise LehdError(f"{self.store.path}: the solutions of {self.set.name} after {name} are gone")
         return point
+
+    def _is_first(self, record: Record) -> bool:
+        """Whether it is of the first instance, measured as now."""
+        return record.cost is not None and record.key == self.record(0, record.budget).key
 
     def _at_once(self) -> int:
         """Instances that are worked on together."""
@@ -217,12 +224,12 @@ class SetRun:
                     measured = {"cost": reached[-1].cost, "iterations": done + reached[-1].iteration}
                 spent = min(seconds, whole) / len(results)
                 records.append(self.record(row, budget, seconds=spent, batch=len(results), **measured))
+        self.store.add(records)
         if keep:
             nodes = torch.cat([each.solution.nodes for each in results])
             via_depot = torch.cat([each.solution.via_depot for each in results])
             iterations = done + max(each.iterations for each in results)
-            self._solutions(max(budgets)).save(Point(iterations, max(budgets), Solution(nodes, via_depot)))
-        self.store.add(records)
+            self._solutions(budgets[max(budgets)]).save(Point(iterations, max(budgets), Solution(nodes, via_depot)))
         self.watch.measured(records)
         for summary in summarise(records):
             self.watch.complete(summary)

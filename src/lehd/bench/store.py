@@ -22,7 +22,7 @@ Key = tuple[object, ...]
 LEHD = "lehd"
 GREEDY = "greedy"
 TURNED = " turned"
-BUDGET = re.compile(rf"{GREEDY}|RRC \d+({TURNED})?|[\d.]+( of [\d.]+)? s( in \d+ parts)?")  # of lehd
+BUDGET = re.compile(rf"{GREEDY}|RRC \d+({TURNED})?|[\d.]+( of [\d.]+)? s( after [\d.]+ s)?")  # of lehd
 
 
 def rrc(iterations: int, turned: bool = False) -> str:
@@ -30,11 +30,11 @@ def rrc(iterations: int, turned: bool = False) -> str:
     return f"RRC {iterations}{TURNED if turned else ''}" if iterations else GREEDY
 
 
-def in_seconds(seconds: float, limit: float | None = None, parts: int = 1) -> str:
-    """What a time limit is called; or a point on the way of a search that has a longer one. In parts, because searches
-    that go on from each other are not one search: each plans for its own time."""
+def in_seconds(seconds: float, limit: float | None = None, start: float = 0.0) -> str:
+    """What a time limit is called; or a point on the way of a search that has a longer one. A search that went on from
+    the end of another says so: it has planned for the rest of the time alone."""
     name = f"{seconds:g} s" if limit in (None, seconds) else f"{seconds:g} of {limit:g} s"
-    return name if parts == 1 else f"{name} in {parts} parts"
+    return f"{name} after {start:g} s" if start else name
 
 
 def order(budget: str) -> int:
@@ -55,7 +55,7 @@ class Record:
     problem: str  # TSP or CVRP
     nodes: int  # to visit
     method: str  # lehd, or the name of another solver
-    budget: str  # greedy, "RRC 100", "RRC 100 turned", "10 s", "10 of 60 s", "90 s in 2 parts"
+    budget: str  # greedy, "RRC 100", "RRC 100 turned", "10 s", "10 of 60 s", "90 s after 60 s"
     seed: int
     device: str
     cost: float | None = None  # None: the solver failed, see `error`

@@ -6,13 +6,14 @@ An instance that was measured with several seeds counts once, with the mean of i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
-from statistics import mean
+from math import hypot, sqrt
+from statistics import mean, stdev
 from typing import Any
 
-from lehd.bench.store import LEHD, Record
+from lehd.bench.store import LEHD, Key, Record
 
 RATIO_OF_MEANS = ("uniform",)
 
@@ -27,11 +28,11 @@ class Summary:
     method: str
     budget: str
     instances: int  # with a solution
-    seeds: int  # that each of them, or some, were measured with
+    seeds: int  # that each of them was measured with, at least
     failed: int
     cost: float | None
     gap: float | None
-    standard_error: float | None  # of the gap of a set of generated instances: another one may differ so much
+    standard_error: float | None  # of the gap of a set of generated instances: another set, or seed, may differ so much
     seconds: float  # all instances together, with one seed
     cpu_seconds: float | None  # the same on CPU cores, where looked at
     weights: str
@@ -74,9 +75,11 @@ def summarise(records: Iterable[Record], paper: bool = False) -> list[Summary]:
 
 
 def _summary(group: list[Record], paper: bool) -> Summary:
-    seeds = len({record.seed for record in group})
-    if seeds > 1:
-        group = _means(group)
+    by_seed: dict[int, list[Record]] = {}
+    for record in group:
+        by_seed.setdefault(record.seed, []).append(record)
+    seeds = min(Counter(record.instance for record in group).values())
+    group = over_seeds(group)
     solved = [record for record in group if record.cost is not None]
     first = group[0]
     costs = [record.cost for record in solved if record.cost is not None]
@@ -91,7 +94,7 @@ def _summary(group: list[Record], paper: bool) -> Summary:
         failed=len(group) - len(solved),
         cost=mean(costs) if costs else None,
         gap=mean_gap(solved, paper),
-        standard_error=standard_error(solved),
+        standard_error=standard_error(solved, list(by_seed.values())),
         seconds=sum(record.seconds for record in group),
         cpu_seconds=sum(cpu) if (cpu := [r.cpu_seconds for r in solved if r.cpu_seconds is not None]) else None,
         weights=first.weights,
@@ -100,15 +103,19 @@ def _summary(group: list[Record], paper: bool) -> Summary:
     )
 
 
-def _means(records: list[Record]) -> list[Record]:
-    """One record for each instance: the mean of those with a solution."""
-    instances: dict[str, list[Record]] = {}
+def over_seeds(records: Iterable[Record]) -> list[Record]:
+    """Records that differ in their seeds alone as one: the mean of those with a solution."""
+    same: dict[Key, list[Record]] = {}
     for record in records:
-        instances.setdefault(record.instance, []).append(record)
-    return [_mean([r for r in found if r.cost is not None] or found[:1]) for found in instances.values()]
+        place = (record.bench, record.set, record.instance, record.problem)
+        same.setdefault((*place, record.method, record.budget, record.weights, record.device), []).append(record)
+    return [_mean([each for each in found if each.cost is not None] or found[:1]) for found in same.values()]
 
 
 def _mean(records: list[Record]) -> Record:
+    if len(records) == 1:
+        return records[0]
+
     def over(values: Iterable[float | None]) -> float | None:
         known = [value for value in values if value is not None]
         return mean(known) if known else None
@@ -135,15 +142,21 @@ def mean_gap(records: list[Record], paper: bool = False) -> float | None:
     return mean(100 * (cost / reference - 1) for cost, reference in known)
 
 
-def standard_error(records: list[Record]) -> float | None:
-    """Of the ratio of mean costs, in per cent; None for files, which nobody drew at random, and for less than two."""
+def standard_error(records: list[Record], by_seed: Sequence[list[Record]] = ()) -> float | None:
+    """Of the ratio of mean costs, in per cent; None for files, which nobody drew at random, and for less than two.
+
+    All instances of a run share some of its draws, such as the lengths of RRC's parts: with several seeds the spread of
+    their gaps counts, too.
+    """
     known = _known(records)
     if len(known) < 2 or records[0].bench not in RATIO_OF_MEANS:
         return None
     total, n = sum(reference for _, reference in known), len(known)
     ratio = sum(cost for cost, _ in known) / total
     squares = sum((cost - ratio * reference) ** 2 for cost, reference in known)
-    return 100 * sqrt(squares / (n * (n - 1))) * n / total
+    over_instances = 100 * sqrt(squares / (n * (n - 1))) * n / total
+    gaps = [gap for each in by_seed if (gap := mean_gap(each)) is not None]
+    return hypot(over_instances, stdev(gaps) / sqrt(len(gaps))) if len(gaps) > 1 else over_instances
 
 
 def _known(records: list[Record]) -> list[tuple[float, float]]:

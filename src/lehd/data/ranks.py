@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 
 def to_ranks(coords: NDArray[Any], tours: NDArray[Any]) -> NDArray[np.unsignedinteger]:
-    """(M, n - 1): of each node after the first. Tours lose where they begin: at node 0."""
+    """(M, n - 1): of each node after the first. Tours visit every node once; they lose where they begin: at node 0."""
     tours = from_zero(tours.astype(np.int64))
 
     def part(rows: slice) -> Ints:

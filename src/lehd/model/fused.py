@@ -24,9 +24,9 @@ LONGEST = 128  # nodes that one program of the attention kernels can hold; longe
 TOKENS = 64  # that a program of the other kernels works on
 HIDDEN = 64  # hidden features at a time
 LONG = 64  # nodes of a longer row that a program works on, and that they look at at a time
-# In rows of so many nodes attention goes by the kernel for long rows, 32 nodes at a time: blocks of 128, or of 64 where
-# there are more than that, would leave a third of their room empty. Gradients do not.
-IN_BETWEEN = (range(65, 97), range(129, 161))
+# Rows of so many nodes would leave a quarter to a half of a program for 128 empty. Forward they go 32 nodes at a time,
+# by the kernel for longer rows.
+IN_BETWEEN = range(65, 97)
 WARPS = {32: 2, 64: 4, 128: 8}  # of an attention program, by the size of its block of tokens
 MANY = 256  # blocks of tokens that keep a GPU busy: a program then does all heads of a block, otherwise one
 SMALL = 16  # features of a head, of which the next can be fetched meanwhile: larger ones do not fit beside each other
@@ -164,13 +164,12 @@ def attend(
     out = torch.empty(rows * length, dim, dtype=qkv.dtype, device=qkv.device)
     norm = torch.empty(rows * length, heads, device=qkv.device) if keep else qkv
     some, count = seen is not None, qkv if seen is None else seen
-    in_between = any(length in lengths for lengths in IN_BETWEEN)
-    if length > LONGEST or in_between:
-        block = 32 if in_between else LONG
+    if length > LONGEST or length in IN_BETWEEN:
+        block, warps = (32, 1) if length in IN_BETWEEN else (LONG, 4)
         blocks = -(-length // block)
         kernels.long_attention[(rows * blocks * heads,)](
             qkv, out, norm, count, length, blocks, scale, heads, dim, block, block, keep, some,
-            num_warps=1 if in_between else 4, num_stages=3,
+            num_warps=warps, num_stages=3,
         )  # fmt: skip
         return out, norm
     block, programs, group = _division(rows, length, heads, dim)

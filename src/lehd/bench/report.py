@@ -151,7 +151,8 @@ def _uniform(results: Results) -> list[str]:
         return ["Not measured yet.", *(_published(paper_tables()[name]) for name in SAME_SETS)]
     text = (
         "The gap of a set is the ratio of mean costs, ± its standard error over instances. In brackets the time for "
-        "all instances and, where measured, how many there were; with several seeds, costs and times are their means."
+        "all instances and, where measured, how many there were. With several seeds, costs and times are their means, "
+        "and the error counts how far their gaps are apart."
     )
     tables = [paper_tables()[name] for name in SAME_SETS]
     return [text, *(_with_own(table, results, summaries) for table in tables)]

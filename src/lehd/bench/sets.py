@@ -174,10 +174,10 @@ class SetRun:
             self._note_search(results, budgets, begin, keep)
         return self._stored(budgets.values())
 
-    def _solutions(self, budget: str) -> Resumed:
-        """Where those are kept that a search ended with."""
-        facts = (self.set.bench, self.set.name, self.weights, self.options.seed, self.words, list(self.set.names))
-        return Resumed(self.store.path, (*facts, budget))
+    def _resumed(self, names: Sequence[str], *kind: str) -> Resumed:
+        """Where the solutions of a run, of these instances and of some kind, are kept."""
+        facts = (self.set.bench, self.set.name, self.weights, self.options.seed, self.words, list(names), *kind)
+        return Resumed(self.store.path, facts)
 
     def _ended(self, seconds: float) -> Point | None:
         """What the search of so many seconds ended with, the only one in the store; None for none at all."""
@@ -195,7 +195,7 @@ class SetRun:
             raise LehdError(
                 f"{self.store.path}: the search with {name} had {count(before, 'instance')}, here are {now}"
             )
-        point = self._solutions(budgets[0]).load(torch.device("cpu"))
+        point = self._resumed(self.set.names, budgets[0]).load(torch.device("cpu"))
         if point is None:
             raise LehdError(f"{self.store.path}: the solutions of {self.set.name} after {name} are gone")
         return point
@@ -229,7 +229,8 @@ class SetRun:
             nodes = torch.cat([each.solution.nodes for each in results])
             via_depot = torch.cat([each.solution.via_depot for each in results])
             iterations = done + max(each.iterations for each in results)
-            self._solutions(budgets[max(budgets)]).save(Point(iterations, max(budgets), Solution(nodes, via_depot)))
+            ended = Point(iterations, max(budgets), Solution(nodes, via_depot))
+            self._resumed(self.set.names, budgets[max(budgets)]).save(ended)
         self.watch.measured(records)
         for summary in summarise(records):
             self.watch.complete(summary)
@@ -254,9 +255,7 @@ class SetRun:
     def _run_rows(self, rows: list[int]) -> None:
         instances = self.set.instances.rows(torch.tensor(rows)).to(self.device)
         names = [self.set.names[row] for row in rows]
-        turned = ("turned",) if self.options.turn else ()
-        facts = (self.set.bench, self.set.name, self.weights, self.options.seed, self.words, names, *turned)
-        progress = Resumed(self.store.path, facts)
+        progress = self._resumed(names, *(["turned"] if self.options.turn else []))
         begin = progress.load(self.device)
         if begin is not None and self._missing(rows)[0] <= begin.iteration:
             begin = None  # the results are gone that were there when it came so far

@@ -87,6 +87,11 @@ class Record:
         return (*work, self.method, self.budget, self.seed, self.weights, self.device)
 
     @property
+    def run(self) -> Key:
+        """What it shares with other instances and seeds that it can be averaged with."""
+        return (self.bench, self.set, self.problem, self.method, self.budget, self.weights, self.device)
+
+    @property
     def order(self) -> int:
         return order(self.budget)
 

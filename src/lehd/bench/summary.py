@@ -63,22 +63,21 @@ def summarise(records: Iterable[Record], paper: bool = False) -> list[Summary]:
 
     With `paper` gaps are in the paper's convention, of the paper's instances alone.
     """
-    groups: dict[tuple[object, ...], list[Record]] = {}
+    groups: dict[Key, list[Record]] = {}
     for record in records:
         if paper and record.paper_reference is None:
             continue
-        run = (record.bench, record.set, record.problem, record.method, record.budget, record.weights, record.device)
-        groups.setdefault(run, []).append(record)
+        groups.setdefault(record.run, []).append(record)
     summaries = [(_summary(group, paper), group[0].order) for group in groups.values()]
     ordered = sorted(summaries, key=lambda pair: (pair[0].problem, pair[0].nodes, pair[0].set, pair[1]))
     return [summary for summary, _ in ordered]
 
 
 def _summary(group: list[Record], paper: bool) -> Summary:
-    by_seed: dict[int, list[Record]] = {}
-    for record in group:
-        by_seed.setdefault(record.seed, []).append(record)
     seeds = min(Counter(record.instance for record in group).values())
+    by_seed: dict[int, list[Record]] = {}
+    for record in group if seeds > 1 else []:  # of other instances a seed's gap would differ for another reason
+        by_seed.setdefault(record.seed, []).append(record)
     group = over_seeds(group)
     solved = [record for record in group if record.cost is not None]
     first = group[0]
@@ -107,8 +106,7 @@ def over_seeds(records: Iterable[Record]) -> list[Record]:
     """Records that differ in their seeds alone as one: the mean of those with a solution."""
     same: dict[Key, list[Record]] = {}
     for record in records:
-        place = (record.bench, record.set, record.instance, record.problem)
-        same.setdefault((*place, record.method, record.budget, record.weights, record.device), []).append(record)
+        same.setdefault((record.instance, *record.run), []).append(record)
     return [_mean([each for each in found if each.cost is not None] or found[:1]) for found in same.values()]
 
 

@@ -7,7 +7,7 @@ import torch
 import lehd
 from lehd.decoding.construct import construct
 from lehd.decoding.select import Beam
-from lehd.decoding.view import embed, score_all
+from lehd.decoding.view import embed, see_all
 from lehd.errors import LehdError
 from lehd.problems import of
 from lehd.symmetry import COUNT, all_views, in_all_views
@@ -48,9 +48,9 @@ def test_averaged_scores_do_not_care_how_the_instance_is_turned(make, nearest):
     torch.testing.assert_close(rollout.log_probability, rollout.log_probability[:1].expand(COUNT))
     if nearest is None:
         embeddings = embed(model, problem, views, 1)
-        alone = score_all(model, problem, views, embeddings, state).flatten(1).log_softmax(1)
+        alone = see_all(model, problem, views, embeddings, state).scores().flatten(1).log_softmax(1)
         assert not torch.allclose(alone, alone[:1].expand_as(alone))
-        mean = score_all(model, problem, views, embed(model, problem, views, COUNT), state, COUNT)
+        mean = see_all(model, problem, views, embed(model, problem, views, COUNT), state, COUNT).scores(COUNT)
         allowed = mean[0].flatten().isfinite()
         torch.testing.assert_close(mean[0].flatten()[allowed], alone.mean(0)[allowed])
 

@@ -1,7 +1,11 @@
 """Recorded steps: the same as others, whatever is put in. Doing it again stands in for a GPU's recording."""
 
+import os
 import random
+import subprocess
+import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import pairwise
 
 import pytest
@@ -13,6 +17,7 @@ from lehd.decoding.replay import Replays
 from lehd.decoding.rrc import FEW, few_lengths, random_reconstruct
 from lehd.decoding.stop import max_iterations
 from lehd.memory import Memory
+from lehd.model import ends, fused
 from lehd.model.precision import in_half
 from lehd.problems import of
 from tests.builders import cvrp, generator, random_solution, tiny_model, tsp
@@ -146,11 +151,11 @@ def test_out_of_memory_it_is_constructed_without_recordings(monkeypatch):
         sizes.append(len(state.start))
         if len(state.start) > 5:
             raise torch.OutOfMemoryError
-        return step(model, problem, instances, embeddings, state, *others, **more)
+        return see(model, problem, instances, embeddings, state, *others, **more)
 
-    step = replay.step
-    monkeypatch.setattr(replay, "step", small)
-    monkeypatch.setattr("lehd.decoding.construct.step", small)
+    see = replay.see
+    monkeypatch.setattr(replay, "see", small)
+    monkeypatch.setattr("lehd.decoding.construct.see", small)
     replays = Replays(model, problem, counts)
     found = replays.construct(instances, state)
     assert torch.equal(found.nodes, wanted.nodes)
@@ -159,6 +164,55 @@ def test_out_of_memory_it_is_constructed_without_recordings(monkeypatch):
     first = problem.initial_state(instances.rows(slice(4)))
     assert torch.equal(replays.construct(instances.rows(slice(4)), first).nodes, wanted.nodes[:4])
     assert counts.made > 0
+
+
+def check_by_kernels(make, nearest, rows=3):
+    """For the interpreter: a construction whose steps go by kernels, but for the layers, beside one without them."""
+    instances = make(rows, 12)
+    problem = of(instances)
+    model, replays = tiny_model(problem), Replays(tiny_model(problem), problem, DoAgain(), nodes=20)
+    for size in (12, 7, 1):
+        instances = make(rows, size, seed=size)
+        state = problem.initial_state(instances)
+        wanted = construct(model, problem, instances, state, nearest=nearest)
+        before, fused.kernels_run = fused.kernels_run, lambda x: True
+        found = replays.construct(instances, state, nearest)
+        fused.kernels_run = before
+        assert torch.equal(found.nodes, wanted.nodes)
+        assert torch.equal(found.via_depot, wanted.via_depot)
+        torch.testing.assert_close(found.log_probability, wanted.log_probability)
+
+
+@torch.no_grad()
+def check_what_the_decoder_sees(make):
+    """For the interpreter: of parts of solutions, whose ends and nodes lie among others in memory."""
+    instances = make(3, 40)
+    problem = of(instances)
+    model = tiny_model(problem)
+    part = problem.cut(instances, problem.randomise(instances, random_solution(instances), generator(0)), 37)
+    state, embeddings = part.state(), model.encode(problem.features(part.instances, True))
+    given = (embeddings, state, problem.context(part.instances, state), model.start, model.destination)
+    wanted = ends.decoder_input(*given)
+    before, fused.kernels_run = fused.kernels_run, lambda x: True
+    found = ends.decoder_input(*given)
+    fused.kernels_run = before
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+def test_kernels_decide_as_steps_do():
+    """In a process of its own, since Triton decides when it is imported whether it interprets."""
+    script = "from tests.decoding import test_replay as t\nfrom tests.model.test_fused import mend_interpreter\n"
+    script += "mend_interpreter()\n" + "".join(
+        f"t.check_by_kernels(t.{make}, {nearest})\n"
+        for make in ("tsp", "cvrp", "with_few_vehicles")
+        for nearest in (None, 4)
+    )
+    script += "t.check_what_the_decoder_sees(t.tsp)\nt.check_what_the_decoder_sees(t.cvrp)\n"
+    script += "t.replay.ACTIONS = 8\nt.check_by_kernels(t.with_few_vehicles, None)\n"  # a few at a time
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_where_distances_are_measured_is_nothing_to_the_recordings():

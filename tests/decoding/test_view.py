@@ -10,7 +10,7 @@ from lehd.decoding.construct import construct
 from lehd.decoding.rrc import random_reconstruct
 from lehd.decoding.select import GREEDY, Beam
 from lehd.decoding.stop import max_iterations
-from lehd.decoding.view import embed, score_all, score_nearest
+from lehd.decoding.view import embed, see_all, see_nearest
 from lehd.model.checkpoint import load_model, shipped_weights
 from lehd.problems import of
 from lehd.problems.cvrp import CVRP
@@ -96,7 +96,8 @@ def test_a_view_of_everything_scores_like_the_whole(make):
         coords = instances.coords.clone()
         coords[:, 1], coords[:, 2] = 0.0, 1.0
         instances = replace(instances, coords=coords)
-    logits, slots = score_nearest(model, problem, instances, state, 100)
+    seen = see_nearest(model, problem, instances, state, 100)
+    logits, slots = seen.scores(), seen.slots
     whole = model.score(model.encode(problem.features(instances, True)), state, problem.context(instances, state))
     assert logits.shape == whole.shape
     # The starting node stands twice in a neighbourhood that starts at its destination: scores are close, not equal.
@@ -155,18 +156,18 @@ def test_places_without_a_node_change_nothing(make, spare):
     left = state.available.shape[1]
     embeddings = embed(model, problem, instances)
     with torch.no_grad():
-        wanted = score_all(model, problem, instances, embeddings, state)
-        found = score_all(model, problem, instances, embeddings, padded(state, spare))
+        wanted = see_all(model, problem, instances, embeddings, state).scores()
+        found = see_all(model, problem, instances, embeddings, padded(state, spare)).scores()
         torch.testing.assert_close(found[:, :left], wanted, atol=1e-5, rtol=1e-5)
         assert (found[:, left:] == -torch.inf).all()
         for count in (1, 4, left, left + 1, left + 20):
-            near = score_nearest(model, problem, instances, state, count)
-            some = score_nearest(model, problem, instances, padded(state, spare), count)
+            near = see_nearest(model, problem, instances, state, count)
+            some = see_nearest(model, problem, instances, padded(state, spare), count)
             shown = min(count, left)
             assert torch.equal(some.slots[:, :shown], near.slots)
-            torch.testing.assert_close(some.logits[:, :shown], near.logits, atol=1e-5, rtol=1e-5)
-            assert some.logits.shape[1] == min(count, left + spare)
-            assert (some.logits[:, shown:] == -torch.inf).all()
+            torch.testing.assert_close(some.scores()[:, :shown], near.scores(), atol=1e-5, rtol=1e-5)
+            assert some.scores().shape[1] == min(count, left + spare)
+            assert (some.scores()[:, shown:] == -torch.inf).all()
 
 
 def test_more_nodes_than_in_training_are_seen_as_sharply_with_places_to_spare():
@@ -175,6 +176,6 @@ def test_more_nodes_than_in_training_are_seen_as_sharply_with_places_to_spare():
     model = tiny_model(problem, sharpen=0.5)
     embeddings = embed(model, problem, instances)
     with torch.no_grad():
-        wanted = score_all(model, problem, instances, embeddings, state)
-        found = score_all(model, problem, instances, embeddings, padded(state, 40))
+        wanted = see_all(model, problem, instances, embeddings, state).scores()
+        found = see_all(model, problem, instances, embeddings, padded(state, 40)).scores()
     torch.testing.assert_close(found[:, :150], wanted, atol=1e-5, rtol=1e-5)

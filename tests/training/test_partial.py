@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lehd.data.dataset import Labelled
-from lehd.decoding.view import score_nearest
+from lehd.decoding.view import see_nearest
 from lehd.problems import PROBLEMS, of
 from lehd.symmetry import turned_at_random
 from lehd.training.mixture import Mixture
@@ -145,10 +145,10 @@ def test_neighbourhoods_are_shown_as_decoding_shows_them(make):
     assert torch.equal(part.action, whole.action)
     with torch.no_grad():
         loss, _ = cross_entropy(model, problem, part)
-        seen = score_nearest(model, problem, whole.instances, whole.state, 5)
+        seen = see_nearest(model, problem, whole.instances, whole.state, 5)
     row, place = (seen.slots == 0).nonzero().T  # where the label's next node is in view anyway
     assert 5 < len(row) < 60
-    expected = seen.logits.flatten(1).log_softmax(1)[row, place * problem.actions_per_node + whole.action[row]]
+    expected = seen.scores().flatten(1).log_softmax(1)[row, place * problem.actions_per_node + whole.action[row]]
     torch.testing.assert_close(-loss[row], expected, atol=1e-5, rtol=1e-5)
     # The others see it too, in place of the farthest: it is what slot 0 of the whole state stands for.
     directions = []

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lehd.decoding.construct import construct
 from lehd.decoding.select import GREEDY, Sample
-from lehd.decoding.view import score_all
+from lehd.decoding.view import see_all
 from lehd.errors import LehdError
 from lehd.model.lehd import LEHD
 from lehd.problems import PROBLEMS, of
@@ -80,7 +80,7 @@ def test_the_gradient_is_that_of_plain_reinforce(make):
     total = torch.zeros(len(begin.start))
     state, embeddings = begin, model.encode(problem.features(instances, model.config.box))
     for step in range(rollout.nodes.shape[1]):
-        logits = score_all(model, problem, instances, embeddings, state)
+        logits = see_all(model, problem, instances, embeddings, state).scores()
         slot = (state.available == rollout.nodes[:, step, None]).long().argmax(1)
         flag = rollout.via_depot[:, step]
         action = slot * problem.actions_per_node + flag.long()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lehd.decoding.select import GREEDY, Sample, Select
 from lehd.decoding.stop import Stop, check_time
-from lehd.decoding.view import embed, score_all, score_nearest
+from lehd.decoding.view import Seen, embed, see
 from lehd.memory import Memory, row_bytes
 from lehd.model.lehd import LEHD
 from lehd.model.precision import inference
@@ -86,9 +86,8 @@ def _construct(
         embeddings = embed_in_time(model, problem, instances, steps, nearest, stop, views)
         for number in range(steps):
             check_time(stop)
-            state, flag, total, parent = step(
-                model, problem, instances, embeddings, state, total, select, nearest or steps, views
-            )
+            seen = see(model, problem, instances, embeddings, state, nearest or steps, views)
+            state, flag, total, parent = step(problem, instances, state, seen, total, select, views)
             if parent is not None:
                 nodes, via_depot = nodes[parent], via_depot[parent]
             nodes[:, number], via_depot[:, number] = state.start, flag
@@ -134,23 +133,11 @@ class Step(NamedTuple):
 
 
 def step(
-    model: LEHD,
-    problem: Problem,
-    instances: Instances,
-    embeddings: Tensor | None,
-    state: State,
-    total: Tensor,
-    select: Select,
-    nearest: int,
-    views: int,
+    problem: Problem, instances: Instances, state: State, seen: Seen, total: Tensor, select: Select, views: int = 1
 ) -> Step:
-    """One decision of every row; without `embeddings` of all nodes the nearest ones are embedded."""
-    slots = None
-    if embeddings is not None:
-        logits = score_all(model, problem, instances, embeddings, state, views)
-    else:
-        logits, slots = score_nearest(model, problem, instances, state, nearest, views)
-    action, total, parent = select(logits.flatten(1).log_softmax(1), total)
+    """One decision of every row, by what the model sees."""
+    action, total, parent = select(seen.scores(views).flatten(1).log_softmax(1), total)
+    slots = seen.slots
     if parent is not None:
         state = state.rows(parent)
         slots = None if slots is None else slots[parent]

@@ -18,7 +18,9 @@ from torch import Tensor
 from lehd.decoding.construct import construct, embed_in_time, pace_of, step
 from lehd.decoding.select import GREEDY
 from lehd.decoding.stop import Stop, check_time
+from lehd.decoding.view import Seen, see
 from lehd.memory import Memory, give_back, out_of_memory
+from lehd.model import fused
 from lehd.model.lehd import LEHD
 from lehd.model.precision import inference
 from lehd.problems.base import Problem
@@ -34,6 +36,7 @@ AHEAD = 32  # steps that may wait for the GPU
 COARSE, FINE = 64, 8
 SPARE = 4096  # nodes in all rows together: so much room to spare a GPU hardly notices
 SHORT = 32  # nodes in a row: kernels take as long for fewer
+ACTIONS = 1024  # that a program of the kernel looks at at a time
 DESK = 1024  # recordings for a view of the nearest, about: in it room to spare costs next to nothing
 
 
@@ -191,15 +194,35 @@ class _Desk:
 
     def step(self, model: LEHD, problem: Problem, room: int, nearest: int) -> None:
         state = replace(self.state, available=self.state.available[:, :room])
-        after, flag, total, _ = step(
-            model, problem, self.instances, self.embeddings, state, self.total, GREEDY, nearest, views=1
-        )
         assert state.left is not None
+        seen = see(model, problem, self.instances, self.embeddings, state, nearest)
+        if fused.kernels_run(seen.logits):
+            flag = self._decide(seen)
+            self.state.resources.copy_(problem.spend(self.instances, state, state.start, flag))
+            return
+        after, flag, total, _ = step(problem, self.instances, state, seen, self.total, GREEDY)
         place = (self.places - state.left)[:, None]
         self.nodes.scatter_(1, place, after.start[:, None])
         self.via_depot.scatter_(1, place, flag[:, None])
         self.total.copy_(total)
         fill_all(self.state, after)
+
+    def _decide(self, seen: Seen) -> Tensor:
+        """The step by one kernel, all but what it spends. Returns the chosen actions' flags (R,)."""
+        from lehd.model.step_kernels import decide
+
+        state, logits = self.state, seen.logits
+        rows, view, kinds = logits.shape
+        assert logits.stride()[1:] == (kinds, 1)
+        allowed = logits if seen.allowed is None else seen.allowed.contiguous()
+        slots = state.available if seen.slots is None else seen.slots.contiguous()
+        flag = torch.empty_like(self.via_depot[:, 0])
+        decide[(rows,)](
+            logits, allowed, slots, state.left, state.available, self.total, state.start, self.nodes, self.via_depot,
+            flag, logits.stride(0), view, self.places,
+            KINDS=kinds, MASK=seen.allowed is not None, SOME=seen.slots is not None, BLOCK=ACTIONS, num_warps=4,
+        )  # fmt: skip
+        return flag
 
     def rollout(self, steps: int) -> Rollout:
         first = self.places - steps

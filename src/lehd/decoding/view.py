@@ -21,9 +21,28 @@ from lehd.types import Instances, State
 DESTINATION, FIRST = 1, 2  # places in a neighbourhood; the starting node has place 0
 
 
-class Neighbourhood(NamedTuple):
-    logits: Tensor  # (R, k, K)
-    slots: Tensor  # (R, k) where its nodes stand among the available ones
+class Seen(NamedTuple):
+    """What the model makes of a state."""
+
+    logits: Tensor  # (R, U, K) as it gives them, with several views (views R, U, K)
+    allowed: Tensor | None  # (R, U, K); None: every action that leads to a node
+    state: State  # of the nodes in view
+    slots: Tensor | None  # (R, U) where these stand among the available ones; None: all of them are in view
+
+    def scores(self, views: int = 1) -> Tensor:
+        """Logits (R, U, K): finite whatever the weights, -inf where an action is not allowed. With several views the
+        mean of their log-probabilities."""
+        never = None if self.allowed is None else ~self.allowed
+        missing = self.state.missing
+        if missing is not None:
+            never = missing[..., None] if never is None else never | missing[..., None]
+        logits = self.logits.float().nan_to_num()
+        if never is not None:
+            never = never if views == 1 else never.repeat_interleave(views, 0)
+            logits = logits.masked_fill(never, -torch.inf)
+        if views > 1:
+            logits = logits.flatten(1).log_softmax(1).view(-1, views, *logits.shape[1:]).mean(1)
+        return logits
 
 
 def embed(model: LEHD, problem: Problem, instances: Instances, views: int = 1) -> Tensor:
@@ -31,18 +50,30 @@ def embed(model: LEHD, problem: Problem, instances: Instances, views: int = 1) -
     return model.encode(problem.features(instances if views == 1 else all_views(instances), model.config.box))
 
 
-def score_all(
+def see(
+    model: LEHD,
+    problem: Problem,
+    instances: Instances,
+    embeddings: Tensor | None,
+    state: State,
+    nearest: int,
+    views: int = 1,
+) -> Seen:
+    """All available nodes, or, without `embeddings` of them, the `nearest`."""
+    if embeddings is None:
+        return see_nearest(model, problem, instances, state, nearest, views)
+    return see_all(model, problem, instances, embeddings, state, views)
+
+
+def see_all(
     model: LEHD, problem: Problem, instances: Instances, embeddings: Tensor, state: State, views: int = 1
-) -> Tensor:
-    """Logits (R, U, K) of all available nodes: finite whatever the weights, -inf where an action is not allowed."""
-    context = problem.context(instances, state)
-    return _scores(model, embeddings, state, context, problem.feasible(instances, state), views)
+) -> Seen:
+    logits = _score(model, embeddings, state, problem.context(instances, state), views)
+    return Seen(logits, problem.feasible(instances, state), state, None)
 
 
-def score_nearest(
-    model: LEHD, problem: Problem, instances: Instances, state: State, count: int, views: int = 1
-) -> Neighbourhood:
-    """Logits of the `count` available nodes that the problem considers nearest."""
+def see_nearest(model: LEHD, problem: Problem, instances: Instances, state: State, count: int, views: int = 1) -> Seen:
+    """Only the `count` available nodes that the problem considers nearest."""
     slots = problem.nearest(instances, state, count)
     local, seen = neighbourhood(instances, state, slots)
     shown = local if views == 1 else all_views(local)
@@ -53,7 +84,7 @@ def score_nearest(
         allowed = allowed.gather(1, slots[..., None].expand(-1, -1, allowed.shape[2]))
         # If all that is allowed lies elsewhere, the depot is still a way to get there.
         allowed = torch.cat([allowed[..., :-1], allowed[..., -1:] | ~allowed.any(2).any(1)[:, None, None]], 2)
-    return Neighbourhood(_scores(model, embeddings, seen, problem.context(local, seen), allowed, views), slots)
+    return Seen(_score(model, embeddings, seen, problem.context(local, seen), views), allowed, seen, slots)
 
 
 def neighbourhood(instances: Instances, state: State, slots: Tensor) -> tuple[Instances, State]:
@@ -76,19 +107,7 @@ def neighbourhood(instances: Instances, state: State, slots: Tensor) -> tuple[In
     return instances.take(nodes, state.instance), seen
 
 
-def _scores(
-    model: LEHD, embeddings: Tensor, state: State, context: Tensor, allowed: Tensor | None, views: int
-) -> Tensor:
-    """Logits (R, U, K); with several views the mean of their log-probabilities."""
-    never = None if allowed is None else ~allowed
-    if state.missing is not None:
-        never = state.missing[..., None] if never is None else never | state.missing[..., None]
+def _score(model: LEHD, embeddings: Tensor, state: State, context: Tensor, views: int) -> Tensor:
     if views > 1:
         state, context = in_all_views(state), context.repeat_interleave(views, 0)
-        never = None if never is None else never.repeat_interleave(views, 0)
-    logits = model.score(embeddings, state, context).float().nan_to_num()
-    if never is not None:
-        logits = logits.masked_fill(never, -torch.inf)
-    if views > 1:
-        logits = logits.flatten(1).log_softmax(1).view(-1, views, *logits.shape[1:]).mean(1)
-    return logits
+    return model.score(embeddings, state, context)

@@ -9,7 +9,49 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from lehd.model import fused
+from lehd.model.precision import exactly
+from lehd.types import State
+
+MOST_ROWS = 2048  # of one kernel for everything: it fetches two matrices for each of them
+NODES = 32  # that a program of it copies
+
+
+def decoder_input(
+    embeddings: Tensor, state: State, context: Tensor, start: nn.Linear, destination: nn.Linear
+) -> Tensor:
+    """(R, 2 + U, D) of embeddings (B, N, D): starting and destination node, embedded once more, and available nodes."""
+    if _by_one_kernel(embeddings, state):
+        return _fused_input(embeddings, state, context, start, destination)
+    nodes = torch.cat([state.start[:, None], state.destination[:, None], state.available], 1)
+    # One look-up in all instances' nodes: the gradient of indexing by two tensors is many times slower.
+    places = state.instance[:, None] * embeddings.shape[1] + nodes
+    ends, seen = look_up(embeddings.flatten(0, 1), places)
+    with exactly(seen):
+        first, last = start(torch.cat([ends[:, 0], context], 1)), destination(torch.cat([ends[:, 1], context], 1))
+    return with_ends(seen, first, last)
+
+
+def _by_one_kernel(embeddings: Tensor, state: State) -> bool:
+    suits = embeddings.dtype == torch.float32 and embeddings.is_contiguous() and state.available.stride(1) == 1
+    few, dim = len(state.start) <= MOST_ROWS, embeddings.shape[-1]
+    return suits and few and dim & (dim - 1) == 0 and not torch.is_grad_enabled() and fused.kernels_run(embeddings)
+
+
+def _fused_input(embeddings: Tensor, state: State, context: Tensor, start: nn.Linear, destination: nn.Linear) -> Tensor:
+    from lehd.model.step_kernels import decoder_input as kernel
+
+    (_, nodes, dim), (rows, available) = embeddings.shape, state.available.shape
+    x = embeddings.new_empty(rows, 2 + available, dim)
+    single = (tensor.contiguous() for tensor in (state.instance, state.start, state.destination))
+    kernel[(rows, 2 + -(-available // NODES))](
+        embeddings, *single, state.available, context.contiguous(),
+        start.weight, start.bias, destination.weight, destination.bias, x,
+        nodes, 2 + available, state.available.stride(0), dim, context.shape[1], NODES, min(dim, NODES), num_warps=4,
+    )  # fmt: skip
+    return x
 
 
 def look_up(embeddings: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:

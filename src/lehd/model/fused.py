@@ -23,6 +23,8 @@ from lehd.model.precision import half_copies
 LONGEST = 128  # nodes that one program of the attention kernels can hold; longer rows have kernels of their own
 TOKENS = 64  # that a program of the other kernels works on
 HIDDEN = 64  # hidden features at a time
+# So few tokens would leave most of a GPU idle. Forward a program then works on fewer of them, more features at a time.
+FEW, FEWER_TOKENS, MORE_HIDDEN = 2048, 16, 128
 LONG = 64  # nodes of a longer row that a program works on, and that they look at at a time
 # Rows of so many nodes would leave a quarter to a half of a program for 128 empty. Forward they go 32 nodes at a time,
 # by the kernel for longer rows.
@@ -47,13 +49,18 @@ def plain_layers() -> Iterator[None]:
 
 def fusable(layers: Sequence[AttentionLayer], x: Tensor, seen: Tensor | None = None) -> bool:
     """Whether the kernels can do what is asked: on a GPU, in half precision, with sizes that suit its matrix units."""
-    if not (_allowed.get() and x.is_cuda and torch.is_autocast_enabled("cuda") and _has_triton()):
+    if not (kernels_run(x) and torch.is_autocast_enabled("cuda")):
         return False
     if seen is not None and torch.is_grad_enabled():  # where nodes are missing there is no gradient
         return False
     first, dim = layers[0], x.shape[-1]
     sizes_suit = dim in (64, 128) and dim // first.heads in (16, 32, 64) and first.ff_in.out_features % HIDDEN == 0
     return first.plain and sizes_suit and x.numel() > 0
+
+
+def kernels_run(x: Tensor) -> bool:
+    """Whether kernels of our own may do something with a tensor: where it lies, and whether they are wanted."""
+    return _allowed.get() and x.is_cuda and _has_triton()
 
 
 @cache
@@ -102,14 +109,12 @@ class _Stack(torch.autograd.Function):
         shape, x = x.shape, x.contiguous().float()
         tokens = x.view(-1, shape[-1])
         tokens_half = tokens.to(half[0].qkv.dtype)
-        size = shape[2] // heads
-        scale = attention.scale(shape[1], size, sharpen) if seen is None else attention.scale(seen, size, sharpen)
-        ctx.shape, ctx.heads, ctx.scale = shape, heads, scale
+        ctx.shape, ctx.heads, ctx.sharpen = shape, heads, sharpen
         ctx.half, ctx.biases, ctx.kept = half, [], []
         for number, w in enumerate(half):
             biases = Biases(*weights[7 * number + 2 : 7 * number + 7 : 2])
             qkv = functional.linear(tokens_half, w.qkv)
-            mixed, norm = attend(qkv, shape, heads, scale, keep, seen)
+            mixed, norm = attend(qkv, shape, heads, sharpen, keep, seen)
             source, into = tokens_half, tokens if number else torch.empty_like(tokens)
             tokens, tokens_half, x1 = after_attention(tokens, into, mixed, w, biases, keep)
             if keep:
@@ -126,7 +131,7 @@ class _Stack(torch.autograd.Function):
         for number in reversed(range(len(ctx.half))):
             w, biases, (source, qkv, norm, mixed, x1) = ctx.half[number], ctx.biases[number], ctx.kept[number]
             after = after_attention_backward(g, x1, w, biases, sums[number])
-            d_qkv = attend_backward(qkv, norm, mixed, after.d_mixed, ctx.shape, ctx.heads, ctx.scale)
+            d_qkv = attend_backward(qkv, norm, mixed, after.d_mixed, ctx.shape, ctx.heads, ctx.sharpen)
             g = projection_backward(d_qkv, w, after.g1)
             matrices.append(
                 (
@@ -154,38 +159,41 @@ def over_tokens(left: Tensor, right: Tensor) -> Tensor:
 
 
 def attend(
-    qkv: Tensor, shape: torch.Size, heads: int, scale: float | Tensor, keep: bool, seen: Tensor | None
+    qkv: Tensor, shape: torch.Size, heads: int, sharpen: float, keep: bool, seen: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """What every token gathers (T, D), and what the gradient needs beside qkv. Where only the first `seen` nodes of
-    every row are there, the scale of scores is the device's to know too."""
+    """What every token gathers (T, D), and what the gradient needs beside qkv."""
     from lehd.model import kernels
 
     rows, length, dim = shape
     out = torch.empty(rows * length, dim, dtype=qkv.dtype, device=qkv.device)
     norm = torch.empty(rows * length, heads, device=qkv.device) if keep else qkv
     some, count = seen is not None, qkv if seen is None else seen
-    if length > LONGEST or length in IN_BETWEEN:
+    # How many nodes are there is what the kernels know if they have to look.
+    scale = attention.scale(0 if some else length, dim // heads, sharpen)
+    few = length > LONG and rows < MANY  # by the kernel for longer rows there are more programs
+    if length > LONGEST or length in IN_BETWEEN or few:
         block, warps = (32, 1) if length in IN_BETWEEN else (LONG, 4)
         blocks = -(-length // block)
         kernels.long_attention[(rows * blocks * heads,)](
-            qkv, out, norm, count, length, blocks, scale, heads, dim, block, block, keep, some,
+            qkv, out, norm, count, length, blocks, scale, sharpen, heads, dim, block, block, keep, some,
             num_warps=warps, num_stages=3,
         )  # fmt: skip
         return out, norm
     block, programs, group = _division(rows, length, heads, dim)
     kernels.attention[(programs,)](
-        qkv, out, norm, count, rows * length, length, 1 / length, scale, heads, dim, block, group, keep, some,
+        qkv, out, norm, count, rows * length, length, 1 / length, scale, sharpen, heads, dim, block, group, keep, some,
         num_warps=WARPS[block], num_stages=3,
     )  # fmt: skip
     return out, norm
 
 
 def attend_backward(
-    qkv: Tensor, norm: Tensor, mixed: Tensor, d_mixed: Tensor, shape: torch.Size, heads: int, scale: float
+    qkv: Tensor, norm: Tensor, mixed: Tensor, d_mixed: Tensor, shape: torch.Size, heads: int, sharpen: float
 ) -> Tensor:
     from lehd.model import kernels
 
     rows, length, dim = shape
+    scale = attention.scale(length, dim // heads, sharpen)
     d_qkv = torch.empty_like(qkv)
     if length > LONGEST:
         blocks = -(-length // LONG)
@@ -216,10 +224,13 @@ def after_attention(
     from lehd.model import kernels
 
     tokens, dim = x.shape
+    hidden = w.ff_in.shape[0]
+    few = tokens <= FEW and hidden % MORE_HIDDEN == 0
+    block, some = (FEWER_TOKENS, MORE_HIDDEN) if few else (TOKENS, HIDDEN)
     y_half, x1 = torch.empty_like(mixed), torch.empty_like(mixed) if keep else mixed
-    kernels.after_attention[(-(-tokens // TOKENS),)](
+    kernels.after_attention[(-(-tokens // block),)](
         x, mixed, w.out, b.out, w.ff_in, b.ff_in, w.ff_out, b.ff_out, into, y_half, x1, tokens,
-        dim, w.ff_in.shape[0], HIDDEN, TOKENS, keep, num_warps=4, num_stages=2,
+        dim, hidden, some, block, keep, num_warps=4, num_stages=2,
     )  # fmt: skip
     return into, y_half, x1
 

@@ -14,6 +14,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from lehd.model import attention as layer
+
+TRAINED = tl.constexpr(layer.TRAINED)
 LOG2_E = tl.constexpr(1.4426950408889634)
 NEVER = tl.constexpr(-1e30)  # a score that softmax turns into 0; in rows without any other, finite all the same
 
@@ -38,22 +41,28 @@ def _pack(program, tokens, length, inverse, seen, BLOCK: tl.constexpr, SOME: tl.
     return first, place, there[:, None], row[:, None] == other[None, :]
 
 
+@triton.jit
+def _sharper(scale, sharpen, seen):
+    """`layer.scale` among as many nodes as stands at `seen`, from the scale among few."""
+    return scale * (1.0 + sharpen * tl.log(tl.maximum(tl.load(seen).to(tl.float32) / TRAINED, 1.0)))
+
+
 @triton.jit(do_not_specialize=["tokens", "length"])
 def attention(
-    qkv, out, norm, seen, tokens, length, inverse, scale,
+    qkv, out, norm, seen, tokens, length, inverse, scale, sharpen,
     heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, KEEP: tl.constexpr,
     SOME: tl.constexpr,
 ):  # fmt: skip
     """out (T, D) from qkv (T, 3 D); a program does GROUP heads of one block of tokens.
 
     With KEEP it also writes norm (T, heads), the logarithm (of base 2) of what softmax divides by. With SOME only the
-    first nodes of every row are looked at: how many, and the scale, are read from memory.
+    first nodes of every row are looked at: how many is read from memory, and makes the scale.
     """
     E: tl.constexpr = D // heads
     program = tl.program_id(0)
     first, token, there, looks_at = _pack(program // (heads // GROUP), tokens, length, inverse, seen, BLOCK, SOME)
     if SOME:
-        scale = tl.load(scale)
+        scale = _sharper(scale, sharpen, seen)
     qkv += first * (3 * D)
     out += first * D
     norm += first * heads
@@ -145,7 +154,7 @@ def _look(q, others, there, scale, largest, total, mixed, D: tl.constexpr, ALL: 
 
 @triton.jit(do_not_specialize=["length", "blocks"])
 def long_attention(
-    qkv, out, norm, seen, length, blocks, scale,
+    qkv, out, norm, seen, length, blocks, scale, sharpen,
     heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr, KEEP: tl.constexpr,
     SOME: tl.constexpr,
 ):  # fmt: skip
@@ -153,7 +162,7 @@ def long_attention(
     row at least has to be there."""
     row, head, feature, token, there = _place(length, blocks, heads, D, BLOCK)
     if SOME:
-        scale = tl.load(scale)
+        scale = _sharper(scale, sharpen, seen)
         length = tl.load(seen).to(tl.int32)  # from here on it is the others' that counts
     qkv += row * (3 * D)
     scale *= LOG2_E

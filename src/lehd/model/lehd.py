@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from lehd.errors import LehdError
 from lehd.model.attention import AttentionLayer
-from lehd.model.ends import look_up, with_ends
+from lehd.model.ends import decoder_input
 from lehd.model.fused import fusable, run_fused
 from lehd.model.half import halvable, run_half
 from lehd.model.precision import exactly
@@ -87,14 +87,8 @@ class LEHD(nn.Module):
     def score(self, embeddings: Tensor, state: State, context: Tensor) -> Tensor:
         """Logits (R, U, K) of the actions of every available node, for resources (R, C). Where nodes of the state are
         not there, nobody looks at them, and what stands in their place means nothing."""
-        nodes = torch.cat([state.start[:, None], state.destination[:, None], state.available], 1)
-        # One look-up in all instances' nodes: the gradient of indexing by two tensors is many times slower.
-        places = state.instance[:, None] * embeddings.shape[1] + nodes
-        ends, seen = look_up(embeddings.flatten(0, 1), places)
-        with exactly(seen):
-            start = self.start(torch.cat([ends[:, 0], context], 1))
-            destination = self.destination(torch.cat([ends[:, 1], context], 1))
-        x = run(self.decoder, with_ends(seen, start, destination), with_both_ends(state.left))
+        x = decoder_input(embeddings, state, context, self.start, self.destination)
+        x = run(self.decoder, x, with_both_ends(state.left))
         with exactly(x):
             logits: Tensor = self.head(x)[:, 2:]  # cut after, not before: cutting copies
         return logits

@@ -50,7 +50,7 @@ def test_averaged_scores_do_not_care_how_the_instance_is_turned(make, nearest):
         embeddings = embed(model, problem, views, 1)
         alone = see_all(model, problem, views, embeddings, state).scores().flatten(1).log_softmax(1)
         assert not torch.allclose(alone, alone[:1].expand_as(alone))
-        mean = see_all(model, problem, views, embed(model, problem, views, COUNT), state, COUNT).scores(COUNT)
+        mean = see_all(model, problem, views, embed(model, problem, views, COUNT), state, COUNT).scores()
         allowed = mean[0].flatten().isfinite()
         torch.testing.assert_close(mean[0].flatten()[allowed], alone.mean(0)[allowed])
 

@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
@@ -17,8 +18,8 @@ from lehd.decoding.replay import Replays
 from lehd.decoding.rrc import FEW, few_lengths, random_reconstruct
 from lehd.decoding.stop import max_iterations
 from lehd.memory import Memory
-from lehd.model import ends, fused
-from lehd.model.precision import in_half
+from lehd.model import ends, fused, lehd
+from lehd.model.precision import arithmetic, in_half
 from lehd.problems import of
 from tests.builders import cvrp, generator, random_solution, tiny_model, tsp
 
@@ -166,36 +167,44 @@ def test_out_of_memory_it_is_constructed_without_recordings(monkeypatch):
     assert counts.made > 0
 
 
+@contextmanager
+def kernels():
+    """On a CPU, for the interpreter: kernels run, but for the layers."""
+    before, fused.kernels_run = fused.kernels_run, lambda x: True
+    fusable, lehd.fusable = lehd.fusable, lambda *_: False
+    yield
+    fused.kernels_run, lehd.fusable = before, fusable
+
+
 def check_by_kernels(make, nearest, rows=3):
-    """For the interpreter: a construction whose steps go by kernels, but for the layers, beside one without them."""
-    instances = make(rows, 12)
-    problem = of(instances)
+    """A construction whose steps go by kernels beside one without them."""
+    problem = of(make(rows, 12))
     model, replays = tiny_model(problem), Replays(tiny_model(problem), problem, DoAgain(), nodes=20)
     for size in (12, 7, 1):
         instances = make(rows, size, seed=size)
         state = problem.initial_state(instances)
         wanted = construct(model, problem, instances, state, nearest=nearest)
-        before, fused.kernels_run = fused.kernels_run, lambda x: True
-        found = replays.construct(instances, state, nearest)
-        fused.kernels_run = before
+        with kernels():
+            found = replays.construct(instances, state, nearest)
         assert torch.equal(found.nodes, wanted.nodes)
         assert torch.equal(found.via_depot, wanted.via_depot)
         torch.testing.assert_close(found.log_probability, wanted.log_probability)
 
 
 @torch.no_grad()
-def check_what_the_decoder_sees(make):
-    """For the interpreter: of parts of solutions, whose ends and nodes lie among others in memory."""
+def check_what_the_decoder_sees(make, by_kernels, device="cpu"):
+    """Of parts of solutions, whose ends and nodes lie among others in memory."""
     instances = make(3, 40)
     problem = of(instances)
-    model = tiny_model(problem)
-    part = problem.cut(instances, problem.randomise(instances, random_solution(instances), generator(0)), 37)
+    model = tiny_model(problem).to(device)
+    part = problem.cut(instances, problem.randomise(instances, random_solution(instances), generator(0)), 37).to(device)
     state, embeddings = part.state(), model.encode(problem.features(part.instances, True))
+    assert not state.start.is_contiguous()
     given = (embeddings, state, problem.context(part.instances, state), model.start, model.destination)
     wanted = ends.decoder_input(*given)
-    before, fused.kernels_run = fused.kernels_run, lambda x: True
-    found = ends.decoder_input(*given)
-    fused.kernels_run = before
+    with by_kernels:
+        assert ends._by_one_kernel(embeddings, state)
+        found = ends.decoder_input(*given)
     torch.testing.assert_close(found, wanted)
 
 
@@ -208,7 +217,7 @@ def test_kernels_decide_as_steps_do():
         for make in ("tsp", "cvrp", "with_few_vehicles")
         for nearest in (None, 4)
     )
-    script += "t.check_what_the_decoder_sees(t.tsp)\nt.check_what_the_decoder_sees(t.cvrp)\n"
+    script += "".join(f"t.check_what_the_decoder_sees(t.{make}, t.kernels())\n" for make in ("tsp", "cvrp"))
     script += "t.replay.ACTIONS = 8\nt.check_by_kernels(t.with_few_vehicles, None)\n"  # a few at a time
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
@@ -263,6 +272,12 @@ def test_room_for_the_largest_is_made_at_once():
     (desk,) = replays.desks.values()
     assert desk.places == 40
     assert desk.seen == {30, 40}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_on_a_gpu_the_decoder_sees_what_it_should(make):
+    check_what_the_decoder_sees(make, arithmetic(torch.device("cuda")), "cuda")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

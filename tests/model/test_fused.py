@@ -22,6 +22,7 @@ SOME_SEEN += [(2, 90, 70), (1, 90, 2), (1, 90, 64), (1, 192, 65), (1, 192, 128),
 SOME_SEEN += [(1, 300, 120)]  # rows, places, nodes that are there
 SIZES = [(3, 20), (5, 50), (2, 100), (1, 128), (40, 2), (3, 33), (2, 65), (2, 96), (2, 98), (2, 150)]
 SIZES += [(1, 300)]  # rows, nodes
+MANY_ROWS = [(300, 100), (300, 50)]
 
 
 def stack(device="cpu", dim=128, heads=8, hidden=512, count=2):
@@ -60,9 +61,11 @@ def mend_interpreter():
 def check_in_single_precision(rows, length, dim=128, heads=8, hidden=512, many=256, shift=0.0):
     """Outputs and all gradients, with matrices that keep single precision: for the interpreter.
 
-    With a `shift` all scores of the first layer are lower by far, which softmax does not mind.
+    With a `shift` all scores of the first layer are lower by far, which softmax does not mind. With few blocks that
+    count as `many`, tokens do not count as few either.
     """
     fused.MANY = many  # blocks of tokens from which on a program does all heads
+    fused.FEW = 8 * many
     layers = stack(dim=dim, heads=heads, hidden=hidden)
     parameters = [p for layer in layers for p in layer.parameters()]
     matrices = [Matrices(*(p.detach() for p in layer.parameters() if p.ndim == 2)) for layer in layers]
@@ -89,7 +92,7 @@ def check_in_single_precision(rows, length, dim=128, heads=8, hidden=512, many=2
 @torch.no_grad()
 def check_where_nodes_are_missing(rows, length, seen, many=256):
     """The first `seen` nodes of every row get what they get alone, whatever stands behind them."""
-    fused.MANY = many
+    fused.MANY, fused.FEW = many, 8 * many
     layers = stack()
     parameters = [p for layer in layers for p in layer.parameters()]
     matrices = [Matrices(*(p for p in layer.parameters() if p.ndim == 2)) for layer in layers]
@@ -108,12 +111,15 @@ def test_kernels_compute_what_the_layers_do():
         f"t.check_in_single_precision({rows}, {length})\n" for rows, length in SIZES
     )
     script += "".join(
-        f"t.check_in_single_precision({rows}, {length}, many=1)\n" for rows, length in [(5, 20), (3, 50), (2, 100)]
+        f"t.check_in_single_precision({rows}, {length}, many=1)\n"
+        for rows, length in [(5, 20), (3, 50), (2, 100), (1, 128)]
     )
     script += "".join(f"t.check_in_single_precision{sizes}\n" for sizes in OTHER_MODELS)
     script += "t.check_in_single_precision(1, 130, shift=5.0)\nt.check_in_single_precision(1, 70, shift=5.0)\n"
     script += "".join(f"t.check_where_nodes_are_missing{sizes}\n" for sizes in SOME_SEEN)
-    script += "t.check_where_nodes_are_missing(5, 50, 33, many=1)\n"
+    script += (
+        "t.check_where_nodes_are_missing(5, 50, 33, many=1)\nt.check_where_nodes_are_missing(2, 128, 127, many=1)\n"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "TRITON_INTERPRET": "1"},
@@ -122,6 +128,48 @@ def test_kernels_compute_what_the_layers_do():
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+ALL_TYPES = {"f": "*fp32", "h": "*bf16", "b": "*i1", "n": "*i64", "i": "i32", "s": "fp32"}
+
+
+def compiled(kernel, types, constants, warps, stages, capability):
+    """For a GPU that need not be there; `types` has a letter for each argument that is no constant."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, compile
+
+    names = kernel.arg_names
+    given = dict(zip([name for name in names if name not in constants], types, strict=True))
+    source = ASTSource(
+        kernel,
+        signature={name: "constexpr" if name in constants else ALL_TYPES[given[name]] for name in names},
+        constexprs={(names.index(name),): value for name, value in constants.items()},
+        attrs={
+            (place,): [["tt.divisibility", 16]] for place, name in enumerate(names) if given.get(name) in ("f", "h")
+        },
+    )
+    return compile(source, GPUTarget("cuda", capability, 32), {"num_warps": warps, "num_stages": stages})
+
+
+@needs_triton
+@pytest.mark.parametrize(("capability", "room"), [(86, 101_376), (90, 232_448)])  # bytes that a program can have
+def test_kernels_compile_for_gpus_that_are_not_here(capability, room):
+    """The interpreter does not mind types that change on the way, nor how much a program holds on the chip."""
+    from lehd.model import kernels, step_kernels
+
+    some = {"KEEP": False, "SOME": True}
+    layer, whole = {"D": 128, "F": 512}, {"heads": 8, "D": 128, **some}
+    step = {"MASK": True, "SOME": True, "BLOCK": 1024, "KINDS": 2}
+    for kernel, types, constants, warps, stages in [
+        (kernels.attention, "hhfniisss", {**whole, "BLOCK": 128, "GROUP": 8}, 8, 3),
+        (kernels.long_attention, "hhfniiss", {**whole, "BLOCK": 64, "STEP": 64}, 4, 3),
+        (kernels.after_attention, "fhhfhfhffhhi", {**layer, "STEP": 64, "BLOCK": 64, "KEEP": True}, 4, 2),
+        (kernels.after_attention, "fhhfhfhffhhi", {**layer, "STEP": 128, "BLOCK": 16, "KEEP": False}, 4, 2),
+        (kernels.after_attention_backward, "fhhhfhfhhhhhfi", {**layer, "STEP": 64, "BLOCK": 64}, 4, 2),
+        (step_kernels.decide, "fbnnnfnbnbiii", step, 4, 3),
+        (step_kernels.decoder_input, "fnnnnffffffiii", {"D": 128, "C": 1, "BLOCK": 32, "CHUNK": 32}, 4, 3),
+    ]:
+        assert compiled(kernel, types, constants, warps, stages, capability).metadata.shared <= room
 
 
 def test_nothing_is_kept_where_no_gradient_is_asked_for(monkeypatch):
@@ -157,7 +205,7 @@ def test_a_norm_over_all_nodes_says_that_it_cannot_leave_some_out():
 
 @needs_gpu
 @needs_triton
-@pytest.mark.parametrize(("rows", "length"), SIZES)
+@pytest.mark.parametrize(("rows", "length"), SIZES + MANY_ROWS)
 def test_kernels_are_as_exact_as_half_precision_allows(rows, length):
     layers = stack("cuda", count=6)
     x = torch.randn(rows, length, 128, device="cuda", requires_grad=True)
@@ -177,7 +225,7 @@ def test_kernels_are_as_exact_as_half_precision_allows(rows, length):
 
 @needs_gpu
 @needs_triton
-@pytest.mark.parametrize(("rows", "length", "seen"), SOME_SEEN)
+@pytest.mark.parametrize(("rows", "length", "seen"), [*SOME_SEEN, (300, 128, 100)])
 def test_on_a_gpu_kernels_leave_out_nodes_that_are_missing(rows, length, seen):
     layers = stack("cuda", count=6)
     x = torch.randn(rows, length, 128, device="cuda")

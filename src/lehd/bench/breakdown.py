@@ -16,7 +16,8 @@ GROUPS = {
     "optimizer": r"adam|multi_tensor|foreach|lerp|clip_grad|total_norm",
     "attention": r"fmha|flash|(?<!after_)attention|scaled_dot",
     "matmul": r"gemm|gemv|nvjet|cutlass|xmma|cublas|wgmma|splitk|triton_tem|after_attention|projection|\b(add|b)?mm\b",
-    "moving data": r"memcpy|memset|copy|index|gather|scatter|sort|\bcat|random|distribution|arange|fill|unfold|flip",
+    "moving data": r"memcpy|memset|copy|index|gather|scatter|sort|\bcat|random|distribution|arange|fill|unfold|flip"
+    r"|decoder_input",
 }
 OTHER, HOST = "elementwise", "host gaps"
 ANNOTATION = re.compile(r"ProfilerStep|Optimizer\.|## Call|Torch-Compiled|CompiledFunction")

@@ -87,7 +87,7 @@ def _construct(
         for number in range(steps):
             check_time(stop)
             seen = see(model, problem, instances, embeddings, state, nearest or steps, views)
-            state, flag, total, parent = step(problem, instances, state, seen, total, select, views)
+            state, flag, total, parent = step(problem, instances, state, seen, total, select)
             if parent is not None:
                 nodes, via_depot = nodes[parent], via_depot[parent]
             nodes[:, number], via_depot[:, number] = state.start, flag
@@ -132,11 +132,9 @@ class Step(NamedTuple):
     parent: Tensor | None  # (R,) the rows they go on from; None: each from itself
 
 
-def step(
-    problem: Problem, instances: Instances, state: State, seen: Seen, total: Tensor, select: Select, views: int = 1
-) -> Step:
+def step(problem: Problem, instances: Instances, state: State, seen: Seen, total: Tensor, select: Select) -> Step:
     """One decision of every row, by what the model sees."""
-    action, total, parent = select(seen.scores(views).flatten(1).log_softmax(1), total)
+    action, total, parent = select(seen.scores().flatten(1).log_softmax(1), total)
     slots = seen.slots
     if parent is not None:
         state = state.rows(parent)

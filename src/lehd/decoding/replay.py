@@ -27,7 +27,7 @@ from lehd.problems.base import Problem
 from lehd.recording import Recorder
 from lehd.types import Instances, Rollout, State
 
-MOST = 6000  # recordings, each some fifty kernels
+MOST = 6000  # recordings, each dozens of kernels
 LARGE = 131_072  # nodes in view of all rows: a step with more takes a GPU longer than it takes Python to launch it
 AHEAD = 32  # steps that may wait for the GPU
 
@@ -36,8 +36,8 @@ AHEAD = 32  # steps that may wait for the GPU
 COARSE, FINE = 64, 8
 SPARE = 4096  # nodes in all rows together: so much room to spare a GPU hardly notices
 SHORT = 32  # nodes in a row: kernels take as long for fewer
-ACTIONS = 1024  # that a program of the kernel looks at at a time
 DESK = 1024  # recordings for a view of the nearest, about: in it room to spare costs next to nothing
+ACTIONS = 1024  # that a program of the kernel which decides looks at at a time
 
 
 class Recording(Protocol):
@@ -197,8 +197,9 @@ class _Desk:
         assert state.left is not None
         seen = see(model, problem, self.instances, self.embeddings, state, nearest)
         if fused.kernels_run(seen.logits):
-            flag = self._decide(seen)
-            self.state.resources.copy_(problem.spend(self.instances, state, state.start, flag))
+            node, flag = self._decide(seen)
+            self.state.resources.copy_(problem.spend(self.instances, state, node, flag))
+            self.state.start.copy_(node)
             return
         after, flag, total, _ = step(problem, self.instances, state, seen, self.total, GREEDY)
         place = (self.places - state.left)[:, None]
@@ -207,8 +208,8 @@ class _Desk:
         self.total.copy_(total)
         fill_all(self.state, after)
 
-    def _decide(self, seen: Seen) -> Tensor:
-        """The step by one kernel, all but what it spends. Returns the chosen actions' flags (R,)."""
+    def _decide(self, seen: Seen) -> tuple[Tensor, Tensor]:
+        """The step by one kernel, all but the new start and what it spends. Returns the chosen nodes and flags (R,)."""
         from lehd.model.step_kernels import decide
 
         state, logits = self.state, seen.logits
@@ -216,13 +217,13 @@ class _Desk:
         assert logits.stride()[1:] == (kinds, 1)
         allowed = logits if seen.allowed is None else seen.allowed.contiguous()
         slots = state.available if seen.slots is None else seen.slots.contiguous()
-        flag = torch.empty_like(self.via_depot[:, 0])
+        node, flag = torch.empty_like(state.start), torch.empty(rows, dtype=torch.bool, device=logits.device)
         decide[(rows,)](
-            logits, allowed, slots, state.left, state.available, self.total, state.start, self.nodes, self.via_depot,
-            flag, logits.stride(0), view, self.places,
+            logits, allowed, slots, state.left, state.available, self.total, self.nodes, self.via_depot, node, flag,
+            logits.stride(0), view, self.places,
             KINDS=kinds, MASK=seen.allowed is not None, SOME=seen.slots is not None, BLOCK=ACTIONS, num_warps=4,
         )  # fmt: skip
-        return flag
+        return node, flag
 
     def rollout(self, steps: int) -> Rollout:
         first = self.places - steps

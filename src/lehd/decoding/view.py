@@ -28,8 +28,9 @@ class Seen(NamedTuple):
     allowed: Tensor | None  # (R, U, K); None: every action that leads to a node
     state: State  # of the nodes in view
     slots: Tensor | None  # (R, U) where these stand among the available ones; None: all of them are in view
+    views: int
 
-    def scores(self, views: int = 1) -> Tensor:
+    def scores(self) -> Tensor:
         """Logits (R, U, K): finite whatever the weights, -inf where an action is not allowed. With several views the
         mean of their log-probabilities."""
         never = None if self.allowed is None else ~self.allowed
@@ -38,10 +39,10 @@ class Seen(NamedTuple):
             never = missing[..., None] if never is None else never | missing[..., None]
         logits = self.logits.float().nan_to_num()
         if never is not None:
-            never = never if views == 1 else never.repeat_interleave(views, 0)
+            never = never if self.views == 1 else never.repeat_interleave(self.views, 0)
             logits = logits.masked_fill(never, -torch.inf)
-        if views > 1:
-            logits = logits.flatten(1).log_softmax(1).view(-1, views, *logits.shape[1:]).mean(1)
+        if self.views > 1:
+            logits = logits.flatten(1).log_softmax(1).view(-1, self.views, *logits.shape[1:]).mean(1)
         return logits
 
 
@@ -69,7 +70,7 @@ def see_all(
     model: LEHD, problem: Problem, instances: Instances, embeddings: Tensor, state: State, views: int = 1
 ) -> Seen:
     logits = _score(model, embeddings, state, problem.context(instances, state), views)
-    return Seen(logits, problem.feasible(instances, state), state, None)
+    return Seen(logits, problem.feasible(instances, state), state, None, views)
 
 
 def see_nearest(model: LEHD, problem: Problem, instances: Instances, state: State, count: int, views: int = 1) -> Seen:
@@ -84,7 +85,7 @@ def see_nearest(model: LEHD, problem: Problem, instances: Instances, state: Stat
         allowed = allowed.gather(1, slots[..., None].expand(-1, -1, allowed.shape[2]))
         # If all that is allowed lies elsewhere, the depot is still a way to get there.
         allowed = torch.cat([allowed[..., :-1], allowed[..., -1:] | ~allowed.any(2).any(1)[:, None, None]], 2)
-    return Seen(_score(model, embeddings, seen, problem.context(local, seen), views), allowed, seen, slots)
+    return Seen(_score(model, embeddings, seen, problem.context(local, seen), views), allowed, seen, slots, views)
 
 
 def neighbourhood(instances: Instances, state: State, slots: Tensor) -> tuple[Instances, State]:

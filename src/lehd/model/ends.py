@@ -44,6 +44,7 @@ def _fused_input(embeddings: Tensor, state: State, context: Tensor, start: nn.Li
     from lehd.model.step_kernels import decoder_input as kernel
 
     (_, nodes, dim), (rows, available) = embeddings.shape, state.available.shape
+    assert start.weight.shape == destination.weight.shape == (dim, dim + context.shape[1])
     x = embeddings.new_empty(rows, 2 + available, dim)
     single = (tensor.contiguous() for tensor in (state.instance, state.start, state.destination))
     kernel[(rows, 2 + -(-available // NODES))](

@@ -25,12 +25,14 @@ TOKENS = 64  # that a program of the other kernels works on
 HIDDEN = 64  # hidden features at a time
 # So few tokens would leave most of a GPU idle. Forward a program then works on fewer of them, more features at a time.
 FEW, FEWER_TOKENS, MORE_HIDDEN = 2048, 16, 128
-LONG = 64  # nodes of a longer row that a program works on, and that they look at at a time
+LONG = 64  # nodes of a longer row that a program works on, and that they look at at a time; shorter ones never do
 # Rows of so many nodes would leave a quarter to a half of a program for 128 empty. Forward they go 32 nodes at a time,
 # by the kernel for longer rows.
 IN_BETWEEN = range(65, 97)
 WARPS = {32: 2, 64: 4, 128: 8}  # of an attention program, by the size of its block of tokens
-MANY = 256  # blocks of tokens that keep a GPU busy: a program then does all heads of a block, otherwise one
+# Blocks of tokens that keep a GPU busy: a program then does all heads of a block. Fewer blocks have a program for each
+# head; of more than 64 tokens, where each holds one row, they go by the kernel for longer rows, which has still more.
+MANY = 256
 SMALL = 16  # features of a head, of which the next can be fetched meanwhile: larger ones do not fit beside each other
 
 
@@ -49,7 +51,7 @@ def plain_layers() -> Iterator[None]:
 
 def fusable(layers: Sequence[AttentionLayer], x: Tensor, seen: Tensor | None = None) -> bool:
     """Whether the kernels can do what is asked: on a GPU, in half precision, with sizes that suit its matrix units."""
-    if not (kernels_run(x) and torch.is_autocast_enabled("cuda")):
+    if not kernels_run(x):
         return False
     if seen is not None and torch.is_grad_enabled():  # where nodes are missing there is no gradient
         return False
@@ -59,8 +61,8 @@ def fusable(layers: Sequence[AttentionLayer], x: Tensor, seen: Tensor | None = N
 
 
 def kernels_run(x: Tensor) -> bool:
-    """Whether kernels of our own may do something with a tensor: where it lies, and whether they are wanted."""
-    return _allowed.get() and x.is_cuda and _has_triton()
+    """Whether kernels of our own may do something with a tensor: on a GPU, in half precision, unless unwanted."""
+    return _allowed.get() and x.is_cuda and torch.is_autocast_enabled("cuda") and _has_triton()
 
 
 @cache
@@ -170,8 +172,8 @@ def attend(
     some, count = seen is not None, qkv if seen is None else seen
     # How many nodes are there is what the kernels know if they have to look.
     scale = attention.scale(0 if some else length, dim // heads, sharpen)
-    few = length > LONG and rows < MANY  # by the kernel for longer rows there are more programs
-    if length > LONGEST or length in IN_BETWEEN or few:
+    few_rows = length > LONG and rows < MANY
+    if length > LONGEST or length in IN_BETWEEN or few_rows:
         block, warps = (32, 1) if length in IN_BETWEEN else (LONG, 4)
         blocks = -(-length // block)
         kernels.long_attention[(rows * blocks * heads,)](

@@ -5,8 +5,8 @@ Operands of matrix products have the dtype of the weights (bfloat16), sums and t
 
 A layer is three kernels forward (projection to q, k, v by the matrix library; attention; everything after it) and three
 backward, each keeping its intermediate results on the chip. Attention has two of each: for rows that fit into one
-program, and for longer ones (forward also for some that would leave much of a program empty). Matrix products that add
-up over all tokens, the gradients of weights, are left to the matrix library.
+program, and for longer ones (forward also for some that would leave much of a program, or of the GPU, empty). Matrix
+products that add up over all tokens, the gradients of weights, are left to the matrix library.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Triton kernels for what a construction step does beside the layers, for GPUs.
+"""Triton kernels for two things that a construction step does beside the layers, for GPUs: putting together what the
+decoder sees, and taking the likeliest action.
 
-Written with torch's operations it is some forty kernels a step, each of which takes longer to begin than to end.
+Written with torch's operations they are some forty kernels, each of which takes longer to begin than to end.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def decoder_input(
 
 @triton.jit(do_not_specialize=["stride", "view", "places"])
 def decide(
-    logits, allowed, slots, left, available, total, start, nodes, via_depot, flag,
+    logits, allowed, slots, left, available, total, nodes, via_depot, node, flag,
     stride, view, places,
     KINDS: tl.constexpr, MASK: tl.constexpr, SOME: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -63,9 +64,10 @@ def decide(
 
     Its logits, KINDS for each of `view` nodes, are a `stride` apart from those of the next row; with MASK `allowed`
     says which of them count, with SOME `slots` where their nodes stand among the available ones. Of these (R, places)
-    the first `left` (R,) are there. Everything else is changed: the chosen node becomes the start, the last available
-    one takes its place, its log-probability joins the total. What was chosen stands as far from the end of nodes and
-    via_depot (R, places) as nodes were left.
+    the first `left` (R,) are there.
+
+    What is chosen becomes `node` and `flag` (R,), and stands as far from the end of nodes and via_depot (R, places) as
+    nodes were left. The last available node takes its place, one less is left, its log-probability joins the total.
     """
     row = tl.program_id(0).to(tl.int64)
     count = tl.load(left + row).to(tl.int32)
@@ -91,13 +93,13 @@ def decide(
     if SOME:
         slot = tl.load(slots + row * view + slot)
     at = available + row * places
-    node = tl.load(at + slot)
+    chosen = tl.load(at + slot)
     last = tl.load(at + count - 1)
-    chosen = row * places + places - count
+    place = row * places + places - count
     tl.store(at + slot, last)
-    tl.store(nodes + chosen, node)
-    tl.store(via_depot + chosen, action % KINDS == 1)
+    tl.store(nodes + place, chosen)
+    tl.store(via_depot + place, action % KINDS == 1)
+    tl.store(node + row, chosen)
     tl.store(flag + row, action % KINDS == 1)
-    tl.store(start + row, node)
     tl.store(total + row, tl.load(total + row) - tl.log(weight))
     tl.store(left + row, count - 1)

@@ -89,11 +89,13 @@ class Problem(ABC):
         return None
 
     def spend(self, instances: Instances, state: State, node: Tensor, via_depot: Tensor) -> Tensor:
-        """The resources after visiting `node` (R,)."""
+        """The resources after visiting `node` (R,), by the state's resources, start and instance: what is available may
+        be that of afterwards already."""
         return state.resources
 
     def advance(self, instances: Instances, state: State, slot: Tensor, via_depot: Tensor) -> State:
-        """The state after each row has visited the node in its slot (R,)."""
+        """The state after each row has visited the node in its slot (R,). The same for all problems: on a GPU a kernel
+        does it."""
         node = state.available.gather(1, slot[:, None])
         # The last available node takes the place of the visited one: order does not matter to the model.
         last = state.available[:, -1:] if state.left is None else state.available.gather(1, state.left[:, None] - 1)

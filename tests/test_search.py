@@ -11,7 +11,7 @@ from lehd import search
 from lehd.decoding import picture
 from lehd.decoding.speed import Speed
 from lehd.decoding.stop import max_runtime
-from lehd.plan import NEAREST, Options, plan_parts
+from lehd.plan import NEAREST, Options, affordable_views, plan_parts
 from lehd.problems import of
 from lehd.search import Search
 from tests.builders import cvrp, tiny_model, tsp
@@ -51,6 +51,16 @@ def test_where_there_is_no_time_for_that_either_parts_are_short(monkeypatch):
     assert how["longest"] <= 200
     assert how["coverage"] < 5000
     assert how["nearest"] is None
+
+
+@pytest.mark.parametrize(
+    ("customers", "fast", "slow"), [(150, None, None), (500, None, 100), (1000, None, 100), (1001, 100, 100)]
+)
+def test_a_first_construction_sees_all_customers_where_that_takes_hardly_longer(customers, fast, slow):
+    """On a GPU steps with few rows take the same time whatever is in view."""
+    for speed, view in ((Speed(2e-4, 1e-9), fast), (Speed(1e-5, 1e-6), slow)):
+        assert affordable_views(of(cvrp(1, 3)), speed, 1, customers, None, left=600)[0] == view
+        assert affordable_views(of(cvrp(1, 3)), speed, 1, customers, 40, left=600)[0] == 40  # as asked for
 
 
 def test_long_parts_are_shown_whole_where_that_takes_hardly_longer():

@@ -65,7 +65,11 @@ def affordable_views(
     problem: Problem, speed: Speed, rows: int, steps: int, nearest: int | None, left: float
 ) -> list[int | None]:
     """How many nodes a first construction can have in view with so many seconds left, the better choice first."""
-    views = dict.fromkeys([nearest or view_of(steps, problem.whole_up_to), NEAREST])
+    best = nearest or view_of(steps, problem.whole_up_to)
+    if nearest is None and steps <= problem.whole_if_fast_up_to:
+        whole, near = (speed.seconds(rows, steps, view) for view in (None, NEAREST))
+        best = None if whole <= NEARLY * near else best
+    views = dict.fromkeys([best, NEAREST])
     return [view for view in views if speed.seconds(rows, steps, view) < CONSTRUCTION_SHARES[view and NEAREST] * left]
 
 

@@ -43,7 +43,8 @@ class Problem(ABC):
     num_resources: int  # how many of the resources the model sees
     actions_per_node: int  # 1: direct; 2: direct, or via the depot
     fixed_in_suffix: int  # entries of a partial solution that are not to be decided
-    whole_up_to: int  # nodes up to which the model does better with all of them in view than with the nearest
+    whole_up_to: int  # nodes up to which a first construction with all of them in view is worth more time
+    whole_if_fast_up_to = 1000  # the same, if it takes hardly longer than with the nearest in view
     # By device: longer partial solutions gain too little for the time they take.
     longest_in_time: ClassVar[Mapping[str, int]]
     iteration_share = 0.1  # of the time left when RRC begins: what the longest iteration may take

@@ -21,6 +21,7 @@ def test_labels_from_the_command_line(tmp_path):
     assert done.exit_code == 0
     assert done.stdout == f"{2 * SHARD} labels in {tmp_path / 'all.npz'}\n"
     assert "2/2 shards" in done.stderr
+    assert f"joining the labels into {tmp_path / 'all.npz'}" in done.stderr  # which may take long
     assert len(load_labels(tmp_path / "all.npz")) == 2 * SHARD
     again = lehd_command("label", *words, "--shards", 0, 2)
     assert again.exit_code == 0

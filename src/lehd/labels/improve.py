@@ -29,6 +29,7 @@ from lehd.errors import LehdError
 from lehd.labels.makers import Maker, by_model, by_solver
 from lehd.labels.part_folder import merge_parts, open_folder
 from lehd.labels.parts import ITERATIONS, ImprovePart, Settings, TakenApart, part_id, part_unit
+from lehd.labels.shards import announce_merge
 from lehd.labels.solvers import KINDS, make_solver
 from lehd.model.checkpoint import load_model
 from lehd.problems import of
@@ -222,7 +223,10 @@ def run(wish: Wish, watch: Callable[[Progress], None]) -> tuple[Progress, int]:
     progress = improve(maker, file, wish.folder, wish.budget, watch, engine, needs)
     if progress.failures and not progress.parts:
         raise LehdError(f"no part could be worked on; {progress.failures[-1]}")
-    return progress, 0 if wish.merge is None else merge_parts(wish.folder, file, maker.name, wish.merge)
+    if wish.merge is None:
+        return progress, 0
+    announce_merge(wish.merge)
+    return progress, merge_parts(wish.folder, file, maker.name, wish.merge)
 
 
 def _read(wish: Wish) -> LabelFile:

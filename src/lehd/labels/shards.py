@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -74,11 +75,17 @@ def shard_id(recipe: str, customers: int, shard: int) -> str:
     return f"{recipe}-{customers}-{shard:06d}"
 
 
+def announce_merge(target: Path) -> None:
+    """With hundreds of thousands of labels what follows takes half a minute."""
+    print(f"joining the labels into {target} …", file=sys.stderr, flush=True)
+
+
 def merge(folder: Path, recipe: str, customers: int, target: Path) -> int:
     """Join the folder's shards into one file; the number of labels in it."""
     paths = sorted(folder.glob(f"{recipe}-{customers}-*.npz"))
     if not paths:
         raise LehdError(f"{folder}: no shard of {recipe} with {customers} customers to merge")
+    announce_merge(target)
     parts = [_read(path) for path in paths]
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     with reading(folder):

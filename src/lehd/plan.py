@@ -61,14 +61,19 @@ def view_of(nodes: int, whole_up_to: int) -> int | None:
     return None if nodes <= whole_up_to else NEAREST
 
 
+def whole_is_fast(speed: Speed, rows: int, nodes: int) -> bool:
+    """Whether construction takes hardly longer with all nodes in view than with the nearest."""
+    whole, near = (speed.seconds(rows, nodes, view) for view in (None, NEAREST))
+    return whole <= NEARLY * near
+
+
 def affordable_views(
     problem: Problem, speed: Speed, rows: int, steps: int, nearest: int | None, left: float
 ) -> list[int | None]:
     """How many nodes a first construction can have in view with so many seconds left, the better choice first."""
     best = nearest or view_of(steps, problem.whole_up_to)
-    if nearest is None and steps <= problem.whole_if_fast_up_to:
-        whole, near = (speed.seconds(rows, steps, view) for view in (None, NEAREST))
-        best = None if whole <= NEARLY * near else best
+    if nearest is None and steps <= problem.whole_if_fast_up_to and whole_is_fast(speed, rows, steps):
+        best = None
     views = dict.fromkeys([best, NEAREST])
     return [view for view in views if speed.seconds(rows, steps, view) < CONSTRUCTION_SHARES[view and NEAREST] * left]
 
@@ -86,8 +91,7 @@ def plan_parts(
     def view_of_part(length: int, rows: int) -> int | None:
         if wish.nearest is not None or length <= WHOLE_PARTS:
             return wish.nearest
-        whole, near = (speed.seconds(batch * rows, length, view) for view in (None, NEAREST))
-        return view_of(length, problem.whole_up_to) if whole <= NEARLY * near else NEAREST
+        return view_of(length, problem.whole_up_to) if whole_is_fast(speed, batch * rows, length) else NEAREST
 
     def fits(length: int, rows: int) -> bool:
         return speed.seconds(batch * rows, length, view_of_part(length, rows)) <= budget

@@ -1,9 +1,6 @@
 """Recorded steps: the same as others, whatever is put in. Doing it again stands in for a GPU's recording."""
 
-import os
 import random
-import subprocess
-import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
@@ -18,10 +15,11 @@ from lehd.decoding.replay import Replays
 from lehd.decoding.rrc import FEW, few_lengths, random_reconstruct
 from lehd.decoding.stop import max_iterations
 from lehd.memory import Memory
-from lehd.model import ends, fused, lehd
+from lehd.model import ends, fused
 from lehd.model.precision import arithmetic, in_half
 from lehd.problems import of
 from tests.builders import cvrp, generator, random_solution, tiny_model, tsp
+from tests.interpreter import interpret
 
 
 class DoAgain:
@@ -169,11 +167,10 @@ def test_out_of_memory_it_is_constructed_without_recordings(monkeypatch):
 
 @contextmanager
 def kernels():
-    """On a CPU, for the interpreter: kernels run, but for the layers."""
+    """On a CPU, for the interpreter: kernels run, but for the layers, which are too small."""
     before, fused.kernels_run = fused.kernels_run, lambda x: True
-    fusable, lehd.fusable = lehd.fusable, lambda *_: False
     yield
-    fused.kernels_run, lehd.fusable = before, fusable
+    fused.kernels_run = before
 
 
 def check_by_kernels(make, nearest, rows=3):
@@ -210,18 +207,14 @@ def check_what_the_decoder_sees(make, by_kernels, device="cpu"):
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 def test_kernels_decide_as_steps_do():
-    """In a process of its own, since Triton decides when it is imported whether it interprets."""
-    script = "from tests.decoding import test_replay as t\nfrom tests.model.test_fused import mend_interpreter\n"
-    script += "mend_interpreter()\n" + "".join(
+    script = "from tests.decoding import test_replay as t\n" + "".join(
         f"t.check_by_kernels(t.{make}, {nearest})\n"
         for make in ("tsp", "cvrp", "with_few_vehicles")
         for nearest in (None, 4)
     )
     script += "".join(f"t.check_what_the_decoder_sees(t.{make}, t.kernels())\n" for make in ("tsp", "cvrp"))
     script += "t.replay.ACTIONS = 8\nt.check_by_kernels(t.with_few_vehicles, None)\n"  # a few at a time
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    interpret(script)
 
 
 def test_where_distances_are_measured_is_nothing_to_the_recordings():

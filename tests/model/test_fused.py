@@ -1,8 +1,5 @@
 """The GPU kernels beside the layers' own code: on a GPU where there is one, and in Triton's interpreter anywhere."""
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
@@ -12,6 +9,7 @@ from lehd.model import fused
 from lehd.model.attention import AttentionLayer
 from lehd.model.fused import Matrices, _Stack, fusable, plain_layers, run_fused
 from lehd.model.precision import arithmetic
+from tests.interpreter import interpret
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
@@ -43,19 +41,6 @@ def plain(layers, x):
 
 def apart(one, two):
     return float((one.detach().double() - two.detach().double()).norm() / two.detach().double().norm())
-
-
-def mend_interpreter():
-    """Triton 3.6 makes whole numbers of arrays with one element in a way that numpy 2.4 refuses."""
-    from triton.runtime import interpreter
-
-    before = interpreter._patch_lang_tensor
-
-    def after(tensor, scope):
-        before(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
-
-    interpreter._patch_lang_tensor = after
 
 
 def check_in_single_precision(rows, length, dim=128, heads=8, hidden=512, many=256, shift=0.0):
@@ -106,8 +91,7 @@ def check_where_nodes_are_missing(rows, length, seen, many=256):
 
 @needs_triton
 def test_kernels_compute_what_the_layers_do():
-    """In a process of its own, since Triton decides when it is imported whether it interprets."""
-    script = "from tests.model import test_fused as t\nt.mend_interpreter()\n" + "".join(
+    script = "from tests.model import test_fused as t\n" + "".join(
         f"t.check_in_single_precision({rows}, {length})\n" for rows, length in SIZES
     )
     script += "".join(
@@ -120,14 +104,7 @@ def test_kernels_compute_what_the_layers_do():
     script += (
         "t.check_where_nodes_are_missing(5, 50, 33, many=1)\nt.check_where_nodes_are_missing(2, 128, 127, many=1)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    interpret(script)
 
 
 ALL_TYPES = {"f": "*fp32", "h": "*bf16", "b": "*i1", "n": "*i64", "i": "i32", "s": "fp32"}

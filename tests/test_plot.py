@@ -16,6 +16,9 @@ from lehd.plot import _colours, plot_result, plot_solution
 from lehd.types import Instances
 from tests import samples
 
+# Of the drawing, that is: what other tests left open may be collected meanwhile.
+NO_WARNINGS = pytest.mark.filterwarnings("error", "ignore::pytest.PytestUnraisableExceptionWarning")
+
 
 def lines(axes: Any) -> list[Any]:
     return [artist for artist in axes.collections if isinstance(artist, LineCollection)]
@@ -89,13 +92,13 @@ def test_unknown_ending(tmp_path):
     ],
     ids=["one", "equal", "collinear", "far", "tiny"],
 )
-@pytest.mark.filterwarnings("error")
+@NO_WARNINGS
 def test_odd_shapes(tmp_path, coords):
     instance = Instances(torch.tensor([coords], dtype=torch.float64))
     samples.result(instance, list(range(len(coords)))).plot(tmp_path / "odd.png")
 
 
-@pytest.mark.filterwarnings("error")
+@NO_WARNINGS
 def test_names_are_shown_as_they_are(tmp_path):
     """A dollar sign would start a formula, and a broken one would stop the drawing."""
     instance = samples.square()

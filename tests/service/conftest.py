@@ -57,6 +57,9 @@ class Service:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(how)
             self.process.wait(20)
+            self.client.close()
+            assert self.process.stdout is not None
+            self.process.stdout.close()
         self.process = None
 
     def wait_for(self, identity: str, *states: str, seconds: float = 60) -> dict[str, Any]:

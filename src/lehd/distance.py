@@ -16,6 +16,7 @@ from torch import Tensor
 EARTH_RADIUS_METRES = 6_371_008.8  # mean radius (IUGG)
 TSPLIB_EARTH_RADIUS_KM = 6378.388
 TSPLIB_PI = 3.141592
+NOISE = 1e-12  # relative: the same edges added up in another order differ by as much
 
 
 def euclidean(a: Tensor, b: Tensor) -> Tensor:
@@ -75,3 +76,8 @@ HAVERSINE = Rule("haversine", haversine, geographic=True)
 EXPLICIT = Rule("EXPLICIT", None)
 
 RULES = {rule.name: rule for rule in (EUCLIDEAN, EUC_2D, CEIL_2D, ATT, GEO, HAVERSINE, EXPLICIT)}
+
+
+def strictly_shorter(new: Tensor, old: Tensor) -> Tensor:
+    """Where a cost is less than another by more than rounding; whole numbers are compared exactly."""
+    return new < old - NOISE * old.abs() if old.is_floating_point() else new < old

@@ -15,10 +15,11 @@ from torch import Tensor
 from lehd import symmetry
 from lehd.decoding.construct import best_rows, construct
 from lehd.decoding.replay import Record, may_record
-from lehd.decoding.rrc import constructor, random_reconstruct, strictly_shorter
+from lehd.decoding.rrc import constructor, random_reconstruct
 from lehd.decoding.select import GREEDY, Beam, Sample, Select
 from lehd.decoding.speed import Speed, faster_threads, measure_speed
 from lehd.decoding.stop import OutOfTime, Stop
+from lehd.distance import strictly_shorter
 from lehd.memory import Memory, give_back, out_of_memory
 from lehd.model.lehd import LEHD
 from lehd.plan import Options, affordable_views, plan_parts, view_of

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from lehd.decoding.construct import construct
 from lehd.decoding.picture import faithful, redrawn
 from lehd.decoding.replay import Replays
 from lehd.decoding.stop import OutOfTime, Stop
+from lehd.distance import strictly_shorter
 from lehd.memory import Memory
 from lehd.model.lehd import LEHD
 from lehd.problems.base import Problem
@@ -23,7 +23,6 @@ from lehd.types import Instances, Rollout, Solution
 SHORTEST = 4  # shorter partial solutions have nothing to decide
 FEW = 24  # lengths that come again soon: on a GPU what has been done before is done faster
 ConstructPart = Callable[..., Rollout]  # of instances and state, with nearest= and stop=
-NOISE = 1e-12  # relative: the same edges added up in another order differ by as much
 
 
 def random_reconstruct(
@@ -40,6 +39,7 @@ def random_reconstruct(
     memory: Memory | None = None,
     construct_part: ConstructPart | None = None,
     turn: bool = False,
+    pieces: bool | None = None,
 ) -> Solution:
     """Improve the solutions of all instances until `stop`; none of them ever gets worse.
 
@@ -54,6 +54,9 @@ def random_reconstruct(
     What the model once got wrong it gets wrong again, unless it looks different: with `turn` every partial solution is
     shown turned or mirrored at random. Where positions do not show the distances, the model sees each in a picture of
     its own.
+
+    With `pieces`, by default where there is a `coverage`, a new partial solution that is not better as a whole may be
+    so in pieces, and one that is better worse in some: of old and new each piece is the shorter one.
     """
     size = solution.nodes.shape[1]
     upper = size if longest is None else min(longest, size)
@@ -64,7 +67,7 @@ def random_reconstruct(
     if construct_part is None:
         construct_part = constructor(model, problem, instances.device, memory, nodes=0 if coverage else upper + 1)
     lengths = few_lengths(lower, upper) if on_gpu and coverage else range(lower, upper + 1)
-    redraw = not faithful(instances)
+    redraw, pieces = not faithful(instances), coverage > 0 if pieces is None else pieces
     iteration = taken = covered = 0  # nodes of the last iteration, and since the solution was last drawn at random
     while not problem.trivial(instances) and not stop.done(iteration):
         length = rng.choice(lengths)
@@ -85,6 +88,8 @@ def random_reconstruct(
             rollout = construct_part(partial.instances, state, nearest=nearest, stop=stop)
         except OutOfTime:
             break
+        if pieces:
+            rollout = problem.best_of_both(partial, rollout)
         old, new = (
             problem.objective(partial.instances, state.start, nodes, via_depot, state.destination)
             for nodes, via_depot in ((state.available, partial.via_depot), (rollout.nodes, rollout.via_depot))
@@ -114,8 +119,3 @@ def turned_parts(parts: Instances, generator: torch.Generator) -> Instances:
 def few_lengths(lower: int, upper: int) -> Sequence[int]:
     """Some of the lengths from lower to upper, evenly spread."""
     return sorted({lower + round((upper - lower) * place / (FEW - 1)) for place in range(FEW)})
-
-
-def strictly_shorter(new: Tensor, old: Tensor) -> Tensor:
-    """Where a cost is less than another by more than rounding; whole numbers are compared exactly."""
-    return new < old - NOISE * old.abs() if old.is_floating_point() else new < old

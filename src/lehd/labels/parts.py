@@ -18,8 +18,9 @@ from torch import Tensor
 from lehd.data.dataset import Arrays
 from lehd.data.label_file import LabelFile
 from lehd.decoding.construct import construct
-from lehd.decoding.rrc import random_reconstruct, strictly_shorter
+from lehd.decoding.rrc import random_reconstruct
 from lehd.decoding.stop import max_iterations
+from lehd.distance import strictly_shorter
 from lehd.labels.solvers import Batch, SolveEach, Solver, Task
 from lehd.model.lehd import LEHD
 from lehd.problems import of

@@ -153,6 +153,11 @@ class Problem(ABC):
         new = partial.nodes.gather(1, rollout.nodes)
         return Solution(put(solution.nodes, new), put(solution.via_depot, rollout.via_depot))
 
+    def best_of_both(self, partial: PartialSolution, rollout: Rollout) -> Rollout:
+        """Of a partial solution and another way to decide it the best that can be put together of both; no worse than
+        the other way."""
+        return rollout
+
     def vary_start(self, instances: Instances, state: State, via_depot: Tensor, draws: Draws) -> State:
         """Another state with the same right decision, for training; `via_depot` (R,) is that decision's flag."""
         return state

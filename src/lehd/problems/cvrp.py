@@ -18,6 +18,7 @@ from torch import Tensor
 from lehd.draws import Draws, uniform
 from lehd.errors import InfeasibleError
 from lehd.problems.base import Problem, as_list, beyond_all, instance_name, unit_box, whole_number
+from lehd.problems.groups import Plan, better_groups, plan_of
 from lehd.problems.routes import MARGIN, ends_of_routes, quantities, remaining_capacity, route_places, slack
 from lehd.problems.sweep import along_curve, fill_in_order, insert_routes, pack_tightly, shorter_routes
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
@@ -212,6 +213,31 @@ class CVRP(Problem):
             state,
             start=torch.where(moved, state.destination, state.start),
             resources=torch.stack([remaining, state.resources[:, 1]], 1),
+        )
+
+    def best_of_both(self, partial: PartialSolution, rollout: Rollout) -> Rollout:
+        inside, start, depot = partial.instances, partial.path[:, :1], partial.path[:, -1:]
+        before_first = inside.num_nodes - partial.steps - 1  # customers are numbered from the next one on
+
+        def plan(nodes: Tensor, via_depot: Tensor) -> Plan:
+            before, home = torch.cat([start, nodes[:, :-1]], 1), depot.expand_as(nodes)
+            direct, back, out = (self._legs(inside, *ends) for ends in ((before, nodes), (before, home), (home, nodes)))
+            end = self._legs(inside, nodes[:, -1:], depot)
+            return plan_of(nodes - before_first, via_depot, direct, back, out, end)
+
+        old, new = plan(partial.path[:, 1:-1], partial.via_depot), plan(rollout.nodes, rollout.via_depot)
+        customers, via_depot = better_groups(old, new)
+        best = replace(rollout, nodes=customers + before_first, via_depot=via_depot)
+        if inside.vehicles is None:
+            return best
+        # Cheaper routes from both may be more than there are vehicles.
+        ends = start[:, 0], depot[:, 0]
+        costs = [self.objective(inside, ends[0], way.nodes, way.via_depot, ends[1]) for way in (best, rollout)]
+        whole = (costs[1] < costs[0])[:, None]
+        return replace(
+            best,
+            nodes=torch.where(whole, rollout.nodes, best.nodes),
+            via_depot=torch.where(whole, rollout.via_depot, best.via_depot),
         )
 
     def path(self, solution: Solution) -> tuple[Tensor, Tensor, Tensor, Tensor]:

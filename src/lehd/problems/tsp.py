@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -12,6 +13,7 @@ from lehd.errors import InfeasibleError
 from lehd.problems.base import Problem, as_list, instance_name, unit_box, whole_number
 from lehd.problems.curve import hilbert_order
 from lehd.problems.insertion import PIECE, insert_all
+from lehd.problems.stretches import better_stretches
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
 
 SMALLEST_CHOICE = 4  # nodes; with fewer there is one tour, or one each way
@@ -112,6 +114,12 @@ class TSP(Problem):
             resources=torch.zeros(rows, steps, 0, device=device),
             offset=first.repeat(size),
         )
+
+    def best_of_both(self, partial: PartialSolution, rollout: Rollout) -> Rollout:
+        old, inside = partial.path, partial.instances
+        new = torch.cat([old[:, :1], rollout.nodes, old[:, -1:]], 1)
+        old_legs, new_legs = (self._legs(inside, path[:, :-1], path[:, 1:]) for path in (old, new))
+        return replace(rollout, nodes=better_stretches(new, old_legs, new_legs, inside.symmetric)[:, 1:-1])
 
     def path(self, solution: Solution) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         first = solution.nodes[:, 0]

@@ -17,7 +17,8 @@ from lehd.decoding.construct import best_rows, construct
 from lehd.decoding.replay import Record, may_record
 from lehd.decoding.rrc import constructor, random_reconstruct
 from lehd.decoding.select import GREEDY, Beam, Sample, Select
-from lehd.decoding.speed import Speed, faster_threads, measure_speed
+from lehd.decoding.speed import Speed, faster_threads, gain_by_spreading, measure_speed
+from lehd.decoding.spread import Spread
 from lehd.decoding.stop import OutOfTime, Stop
 from lehd.distance import strictly_shorter
 from lehd.memory import Memory, give_back, out_of_memory
@@ -30,6 +31,7 @@ from lehd.words import count
 
 CHEAP = "the search started from insertion, not from a solution of the model"
 NOTICEABLE = 0.5  # seconds: while a first construction takes longer, there is a stopgap
+WORTH_SPREADING = 1.15  # times as fast
 MOMENT = 0.5  # seconds: what insertion may take once somebody has called the search off
 
 
@@ -68,6 +70,10 @@ class Search:
         # The model sees the plane scaled to the unit square; distances are measured where they were given.
         self.instances: Instances = replace(instances, coords=unit_box(instances.coords), sites=sites).to(device)
         self.construct_greedily = constructor(model, problem, device, memory)
+        # A limit of memory is one for rows that are done together.
+        spreads = device.type == "cpu" and stop.deadline is not None and (memory is None or memory.given is None)
+        self.threads = torch.get_num_threads() if spreads else 1
+        self.spread: Spread | None = None
         self.solution: Solution | None = None
         self.cost = torch.zeros(len(instances))
         self.history: list[list[Incumbent]] = [[] for _ in range(len(instances))]
@@ -88,6 +94,8 @@ class Search:
                 if self.instances.device.type == "cpu" and not interrupted:
                     torch.set_num_threads(faster_threads(self.model, self.problem, self.instances, self.stop))
                 speed = self._measure_speed()
+                if self.threads > 1 and not interrupted:
+                    speed = self._spread_rows(speed)
             if start is None:
                 self._first_solution(speed)
             if self.problem.trivial(self.instances):
@@ -112,6 +120,9 @@ class Search:
             )
         except KeyboardInterrupt:
             self.interrupted = True
+        finally:
+            if self.spread is not None:
+                self.spread.close()
         self.interrupted |= self.stop.called_off()
         if self.solution is None:
             self._begin(self._cheap_start(), cheap=True)
@@ -120,6 +131,15 @@ class Search:
                 self._begin(self._cheap_start(), cheap=True)
             self.cheap = torch.ones_like(self.cheap)
         self.seconds = time.perf_counter() - self.begun
+
+    def _spread_rows(self, speed: Speed) -> Speed:
+        """Each thread constructs rows of its own from now on, if that is faster now."""
+        self.spread = Spread(self.model, self.problem, self.threads)
+        gain = gain_by_spreading(self.spread, self.instances, self.stop)
+        if gain < WORTH_SPREADING:
+            return speed
+        self.construct_greedily = self.spread.construct
+        return replace(speed, rows_at_once=gain)
 
     def _measure_speed(self) -> Speed:
         """That of recorded steps, if there is memory for a recording."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from lehd.decoding.replay import COARSE, Record
+from lehd.decoding.spread import Spread
 from lehd.decoding.stop import Stop
 from lehd.model.lehd import LEHD
 from lehd.model.precision import inference
@@ -28,6 +29,7 @@ class Speed:
     per_step: float  # seconds a step takes however small
     per_token: float  # further seconds for each node in view of each row, in a small view
     search_cost: float = Problem.search_cost  # of that, for each available node, to find the nearest
+    rows_at_once: float = 1.0  # on several threads: so many rows take as long as one
 
     def seconds(self, rows: int, nodes: int, nearest: int | None = None) -> float:
         """Time to construct `rows` paths through so many nodes, with all or only the nearest of them in view."""
@@ -37,7 +39,8 @@ class Speed:
         else:
             # Starting and destination node are in view at every step, and the encoder sees every node once.
             tokens = nodes**2 / 2 + QUADRATIC * nodes**3 / 3 + (2 + 1 / 6) * nodes
-        return nodes * self.per_step + rows * self.per_token * tokens
+        in_turn = max(1.0, rows / self.rows_at_once) if rows else 0.0
+        return nodes * self.per_step + in_turn * self.per_token * tokens
 
 
 def measure_speed(
@@ -82,6 +85,22 @@ def faster_threads(model: LEHD, problem: Problem, instances: Instances, stop: St
         torch.set_num_threads(1)
         alone = _seconds(step, instances.device)
     return threads if together < alone else 1
+
+
+def gain_by_spreading(spread: Spread, instances: Instances, stop: Stop) -> float:
+    """How many times as fast many rows are when each thread has its own; 1 where there is hardly time to try."""
+    if stop.time_left() < WORTH_TRYING:
+        return 1.0
+    device = instances.device
+    with inference(device):
+        step = _steps(spread.model, spread.problem, instances)(*THREADS_PROBE)
+
+    def work() -> None:
+        with inference(device):  # threads do not know of each other's
+            step()
+
+    work()  # the first call pays for initialisation
+    return spread.gain(work, device)
 
 
 def _steps(model: LEHD, problem: Problem, instances: Instances) -> Callable[[int, int], Callable[[], object]]:

@@ -164,6 +164,28 @@ def test_the_longest_length_is_kept(monkeypatch):
     assert (min(lengths), max(lengths)) == (4, 30)
 
 
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_pieces_are_kept_of_many_parts_at_once_and_not_of_the_papers_one(make, monkeypatch):
+    instances = make(3, 30)
+    problem, solution, asked = of(instances), random_solution(instances), []
+    best_of_both = problem.best_of_both
+
+    def spy(partial, rollout):
+        asked.append(partial)
+        return best_of_both(partial, rollout)
+
+    monkeypatch.setattr(problem, "best_of_both", spy, raising=False)
+
+    def run(**options):
+        asked.clear()
+        stop = max_iterations(5)
+        random_reconstruct(tiny_model(problem), problem, instances, solution, stop, random.Random(0), **options)
+        return len(asked)
+
+    assert run() == run(coverage=30, pieces=False) == 0
+    assert run(coverage=30) == run(pieces=True) == 5
+
+
 def test_out_of_time_returns_what_there_is():
     instances = tsp(2, 12)
     problem, solution = of(instances), random_solution(instances)

@@ -111,7 +111,6 @@ def test_an_error_in_a_thread_is_raised(spread, monkeypatch):
 def test_the_gain_is_that_of_as_much_work_for_every_thread(spread, monkeypatch):
     instances = tsp(1, 20)
     wide = spread(of(instances), 4)
-    monkeypatch.setattr("lehd.decoding.speed.THREADS_PROBE", (1, 4))
     gain = gain_by_spreading(wide, instances, Stop(deadline=time.perf_counter() + 100))
     assert gain > 0
     assert gain_by_spreading(wide, instances, Stop(deadline=time.perf_counter() + 1)) == 1

@@ -19,6 +19,8 @@ from lehd.types import Instances
 # Rows, and nodes in view of each, in a small and in a large step: large enough to keep the device busy.
 PROBES = {"cpu": ((1, 8), (1, 160)), "cuda": ((1, 8), (1, 1024)), "recorded": ((1, 8), (64, 1024))}
 THREADS_PROBE = (8, 160)  # the same, for a CPU's threads: what a step of many parts at once looks like
+# What a thread does at a time: so small that Python, of which there is one for all, counts as it does in short parts.
+SPREAD_PROBE, SPREAD_STEPS = (2, 80), 5
 WORTH_TRYING = 2.0  # seconds left: trying takes a tenth of a second, on a busy machine a few of them
 RECORDING = 3  # steps launched one by one take as long as the first two of a recording: one is launched, one recorded
 QUADRATIC = 0.003  # a node in a view of n costs 1 + QUADRATIC · n times what it costs in a small view
@@ -93,11 +95,12 @@ def gain_by_spreading(spread: Spread, instances: Instances, stop: Stop) -> float
         return 1.0
     device = instances.device
     with inference(device):
-        step = _steps(spread.model, spread.problem, instances)(*THREADS_PROBE)
+        step = _steps(spread.model, spread.problem, instances)(*SPREAD_PROBE)
 
     def work() -> None:
         with inference(device):  # threads do not know of each other's
-            step()
+            for _ in range(SPREAD_STEPS):
+                step()
 
     work()  # the first call pays for initialisation
     return spread.gain(work, device)

@@ -88,16 +88,32 @@ def _innermost(begins: Tensor, ends: Tensor, names: Tensor) -> Tensor:
 
 
 def _walk(numbers: Tensor, kept: Tensor, order: Tensor, taken: Tensor) -> Tensor:
-    """The path (R, n) from node 0 by the edges of the old path that are `kept` (R, n - 1) and those `taken` of the new
-    one. A node with two neighbours is left for the one that it was not reached from."""
-    neighbours = torch.zeros_like(order)  # the sum of both
+    """The path (R, n) from the first node to the last one by the edges of the old path that are `kept` (R, n - 1) and
+    those `taken` of the new one."""
+    last = numbers.shape[1] - 1
+    both = _neighbours(numbers, kept, order, taken)
+    both[:, 0, 1], both[:, last, 1] = 0, last  # the ends have one: there a walker stays
+    # A walker number 2 v + s is at node v and goes on to its neighbour s, which it then leaves for the one further on.
+    here, there = numbers.repeat_interleave(2, 1), both.flatten(1)
+    turns = both[..., 0].gather(1, there) == here
+    stays = there == here
+    walker = torch.where(stays, torch.arange(2 * last + 2, device=here.device), 2 * there + turns.long())
+    steps = (~stays).long()
+    for _ in range(last.bit_length()):  # each time one sees as far again
+        steps = steps + steps.gather(1, walker)
+        walker = walker.gather(1, walker)
+    # Of the two at a node the one that comes to the last node tells how far that is.
+    away = steps.where(walker == 2 * last + 1, 0).view(both.shape).sum(2)
+    return torch.empty_like(numbers).scatter_(1, last - away, numbers)
+
+
+def _neighbours(numbers: Tensor, kept: Tensor, order: Tensor, taken: Tensor) -> Tensor:
+    """The two neighbours (R, n, 2) of each node by those edges; the ends have one, which comes first."""
+    none = torch.zeros_like(kept[:, :1])
+    found, nodes = [], []
     for path, mine in ((numbers, kept), (order, taken)):
-        one, other = path[:, :-1], path[:, 1:]
-        neighbours.scatter_add_(1, one, other.where(mine, 0))
-        neighbours.scatter_add_(1, other, one.where(mine, 0))
-    walk = torch.zeros_like(order)
-    before = here = walk[:, :1]
-    for step in range(1, order.shape[1]):
-        before, here = here, neighbours.gather(1, here) - before
-        walk[:, step : step + 1] = here
-    return walk
+        for has, by in ((torch.cat([none, mine], 1), 1), (torch.cat([mine, none], 1), -1)):
+            found.append(torch.empty_like(has).scatter_(1, path, has))
+            nodes.append(torch.empty_like(order).scatter_(1, path, path.roll(by, 1)))
+    first_two = torch.stack(found, 2).byte().argsort(dim=2, descending=True, stable=True)[..., :2]
+    return torch.stack(nodes, 2).gather(2, first_two)

@@ -20,7 +20,7 @@ SOME_SEEN += [(2, 90, 70), (1, 90, 2), (1, 90, 64), (1, 192, 65), (1, 192, 128),
 SOME_SEEN += [(1, 300, 120)]  # rows, places, nodes that are there
 SIZES = [(3, 20), (5, 50), (2, 100), (1, 128), (40, 2), (3, 33), (2, 65), (2, 96), (2, 98), (2, 150)]
 SIZES += [(1, 300)]  # rows, nodes
-MANY_ROWS = [(300, 100), (300, 50)]
+MANY_ROWS = [(300, 100), (300, 50), (300, 70), (300, 90)]
 
 
 def stack(device="cpu", dim=128, heads=8, hidden=512, count=2):
@@ -99,10 +99,18 @@ def test_kernels_compute_what_the_layers_do():
         for rows, length in [(5, 20), (3, 50), (2, 100), (1, 128)]
     )
     script += "".join(f"t.check_in_single_precision{sizes}\n" for sizes in OTHER_MODELS)
+    script += "".join(
+        f"t.check_in_single_precision({rows}, {length}, many=1)\n"
+        for rows, length in [(2, 65), (1, 80), (2, 81), (1, 96)]
+    )
+    script += "t.check_in_single_precision(1, 70, 128, 2, 512, many=1)\n"
+    script += "t.check_in_single_precision(1, 70, many=1, shift=5.0)\n"
     script += "t.check_in_single_precision(1, 130, shift=5.0)\nt.check_in_single_precision(1, 70, shift=5.0)\n"
     script += "".join(f"t.check_where_nodes_are_missing{sizes}\n" for sizes in SOME_SEEN)
     script += (
         "t.check_where_nodes_are_missing(5, 50, 33, many=1)\nt.check_where_nodes_are_missing(2, 128, 127, many=1)\n"
+        "t.check_where_nodes_are_missing(2, 90, 3, many=1)\nt.check_where_nodes_are_missing(2, 80, 75, many=1)\n"
+        "t.check_where_nodes_are_missing(1, 96, 64, many=1)\n"
     )
     interpret(script)
 
@@ -132,14 +140,15 @@ def compiled(kernel, types, constants, warps, stages, capability):
 @pytest.mark.parametrize(("capability", "room"), [(86, 101_376), (90, 232_448)])  # bytes that a program can have
 def test_kernels_compile_for_gpus_that_are_not_here(capability, room):
     """The interpreter does not mind types that change on the way, nor how much a program holds on the chip."""
-    from lehd.model import kernels, step_kernels
+    from lehd.model import attention_kernels, kernels, step_kernels
 
     some = {"KEEP": False, "SOME": True}
     layer, whole = {"D": 128, "F": 512}, {"heads": 8, "D": 128, **some}
     step = {"MASK": True, "SOME": True, "BLOCK": 1024, "KINDS": 2}
     for kernel, types, constants, warps, stages in [
-        (kernels.attention, "hhfniisss", {**whole, "BLOCK": 128, "GROUP": 8}, 8, 3),
-        (kernels.long_attention, "hhfniiss", {**whole, "BLOCK": 64, "STEP": 64}, 4, 3),
+        (attention_kernels.attention, "hhfniisss", {**whole, "BLOCK": 128, "GROUP": 8}, 8, 3),
+        (attention_kernels.long_attention, "hhfniiss", {**whole, "BLOCK": 64, "STEP": 64}, 4, 3),
+        (attention_kernels.middle_attention, "hhfniiss", {**whole, "BLOCK": 32, "FIRST": 64, "REST": 32}, 2, 2),
         (kernels.after_attention, "fhhfhfhffhhi", {**layer, "STEP": 64, "BLOCK": 64, "KEEP": True}, 4, 2),
         (kernels.after_attention, "fhhfhfhffhhi", {**layer, "STEP": 128, "BLOCK": 16, "KEEP": False}, 4, 2),
         (kernels.after_attention_backward, "fhhhfhfhhhhhfi", {**layer, "STEP": 64, "BLOCK": 64}, 4, 2),
@@ -202,7 +211,7 @@ def test_kernels_are_as_exact_as_half_precision_allows(rows, length):
 
 @needs_gpu
 @needs_triton
-@pytest.mark.parametrize(("rows", "length", "seen"), [*SOME_SEEN, (300, 128, 100)])
+@pytest.mark.parametrize(("rows", "length", "seen"), [*SOME_SEEN, (300, 128, 100), (300, 90, 70), (300, 80, 3)])
 def test_on_a_gpu_kernels_leave_out_nodes_that_are_missing(rows, length, seen):
     layers = stack("cuda", count=6)
     x = torch.randn(rows, length, 128, device="cuda")

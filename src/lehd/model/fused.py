@@ -1,4 +1,4 @@
-"""A stack of attention layers on a GPU, by the kernels in `kernels.py`: the same function as the layers themselves.
+"""A stack of attention layers on a GPU, by kernels of our own: the same function as the layers themselves.
 
 The layers' own code is what runs everywhere else, and what this is tested against.
 """
@@ -26,9 +26,9 @@ HIDDEN = 64  # hidden features at a time
 # So few tokens would leave most of a GPU idle. Forward a program then works on fewer of them, more features at a time.
 FEW, FEWER_TOKENS, MORE_HIDDEN = 2048, 16, 128
 LONG = 64  # nodes of a longer row that a program works on, and that they look at at a time; shorter ones never do
-# Rows of so many nodes would leave a quarter to a half of a program for 128 empty. Forward they go 32 nodes at a time,
-# by the kernel for longer rows.
-IN_BETWEEN = range(65, 97)
+# Rows of so many nodes would leave a quarter to a half of a program for 128 empty. Forward a program does some nodes of
+# a row, which look at the first 64 and at the rest; of few rows it does one head, by the kernel for longer rows.
+MIDDLE, SOME_NODES = range(65, 97), 32
 WARPS = {32: 2, 64: 4, 128: 8}  # of an attention program, by the size of its block of tokens
 # Blocks of tokens that keep a GPU busy: a program then does all heads of a block. Fewer blocks have a program for each
 # head; of more than 64 tokens, where each holds one row, they go by the kernel for longer rows, which has still more.
@@ -164,7 +164,7 @@ def attend(
     qkv: Tensor, shape: torch.Size, heads: int, sharpen: float, keep: bool, seen: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """What every token gathers (T, D), and what the gradient needs beside qkv."""
-    from lehd.model import kernels
+    from lehd.model import attention_kernels as kernels
 
     rows, length, dim = shape
     out = torch.empty(rows * length, dim, dtype=qkv.dtype, device=qkv.device)
@@ -172,13 +172,19 @@ def attend(
     some, count = seen is not None, qkv if seen is None else seen
     # How many nodes are there is what the kernels know if they have to look.
     scale = attention.scale(0 if some else length, dim // heads, sharpen)
-    few_rows = length > LONG and rows < MANY
-    if length > LONGEST or length in IN_BETWEEN or few_rows:
-        block, warps = (32, 1) if length in IN_BETWEEN else (LONG, 4)
+    if length > LONGEST or (length > LONG and rows < MANY):
+        block, warps = (SOME_NODES, 1) if length in MIDDLE else (LONG, 4)
         blocks = -(-length // block)
         kernels.long_attention[(rows * blocks * heads,)](
             qkv, out, norm, count, length, blocks, scale, sharpen, heads, dim, block, block, keep, some,
             num_warps=warps, num_stages=3,
+        )  # fmt: skip
+        return out, norm
+    if length in MIDDLE:
+        blocks, rest = -(-length // SOME_NODES), 16 if length <= 80 else 32
+        kernels.middle_attention[(rows * blocks,)](
+            qkv, out, norm, count, length, blocks, scale, sharpen, heads, dim, SOME_NODES, 64, rest, keep, some,
+            num_warps=2, num_stages=2,
         )  # fmt: skip
         return out, norm
     block, programs, group = _division(rows, length, heads, dim)
@@ -192,7 +198,7 @@ def attend(
 def attend_backward(
     qkv: Tensor, norm: Tensor, mixed: Tensor, d_mixed: Tensor, shape: torch.Size, heads: int, sharpen: float
 ) -> Tensor:
-    from lehd.model import kernels
+    from lehd.model import attention_kernels as kernels
 
     rows, length, dim = shape
     scale = attention.scale(length, dim // heads, sharpen)

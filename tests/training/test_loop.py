@@ -100,6 +100,9 @@ def test_held_out_labels_are_not_trained_on():
     assert torch.equal(data.parts[0].instances.coords, labelled.instances.coords[10:])
     with pytest.raises(LehdError, match="held out"):
         Data([labelled], (), 60, torch.device("cpu"))
+    data = Data([labelled, labelled.rows(slice(20))], (), (30, 5), torch.device("cpu"))  # a number for each file
+    assert [len(part) for part in data.parts] == [30, 15]
+    assert sum(map(len, data.validation)) == 35
 
 
 @pytest.mark.parametrize(
@@ -116,6 +119,9 @@ def test_held_out_labels_are_not_trained_on():
         ('steps = 1\ndata = ["a"]\nshares = [0]', "shares"),
         ('steps = 1\ndata = ["a", "b"]\nshares = [2, -1]', "shares"),
         ('steps = 1\ndata = ["a", "b"]\nshares = [1, nan]', "shares"),
+        ('steps = 1\ndata = ["a", "b"]\nheld_out = [2]', "held_out"),
+        ('steps = 1\ndata = ["a", "b"]\nheld_out = [2, 0]', "held_out"),
+        ('steps = 1\ndata = ["a", "b"]\nheld_out = [2, 0.5]', "held_out"),
         ("steps = 1\nbetas = [1, 2]", "betas"),
         ("steps = 1\nweight_decay = -1", "weight_decay"),
         ("steps = 1\nweight_decay = nan", "weight_decay"),

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lehd.data.dataset import RECIPES, problem_of
 from lehd.errors import LehdError
@@ -20,6 +20,7 @@ RANDOM, STEPS = "random", "steps"
 ADAMW, MUON = "adamw", "muon"
 AUTO = "auto"
 LARGEST_SEED = 2**32 - 1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,9 @@ class TrainConfig:
     method: str = SUPERVISED  # or "reinforce": without labels; `data`, if there are any, are for validation alone
     data: tuple[str, ...] = ()  # label files
     shares: tuple[float, ...] = ()  # how often each file is drawn from; by size if empty
-    held_out: int = 512  # the first labels of every file, never trained on
+    held_out: int | tuple[int, ...] = (
+        512  # the first labels of every file, never trained on; one number, or one for each
+    )
     steps: int | None = None  # the end, by optimizer steps …
     seconds: float | None = None  # … or by wall-clock time …
     epochs: int | None = None  # … or by passes over the data, with states = "steps"
@@ -96,7 +99,7 @@ class TrainConfig:
             raise LehdError('`epochs` and `epoch_decay` need states = "steps": random states have no passes')
         if self.states == STEPS and self.shares:
             raise LehdError('`shares` need states = "random": a pass over the data takes every label once')
-        if min(self.tokens, self.batch, self.held_out) < 1:
+        if min(self.tokens, self.batch, *for_each(self.held_out)) < 1:
             raise LehdError("`tokens`, `batch` and `held_out` must be at least 1")
         if not 0 < self.hardest <= 1:
             raise LehdError(f"hardest = {self.hardest}: expected a share above 0, up to 1 (all decisions)")
@@ -108,8 +111,10 @@ class TrainConfig:
             raise LehdError(f"like_rrc = {self.like_rrc}: expected a share from 0 to 1")
         if any(view < 2 for view in self.views) or not all(0 <= share <= 1 for share in self.view_shares):
             raise LehdError("`views` have at least 2 nodes, and `view_share` is from 0 to 1")
-        if isinstance(self.view_share, tuple) and len(self.view_share) != len(self.data):
-            raise LehdError("`view_share` is one number, or one for every file of `data`: set it with `data`")
+        for name in ("view_share", "held_out"):
+            value = getattr(self, name)
+            if isinstance(value, tuple) and len(value) != len(self.data):
+                raise LehdError(f"`{name}` is one number, or one for every file of `data`: set it with `data`")
         if not 0 <= self.entropy < math.inf or (self.entropy and self.method != REINFORCE):
             raise LehdError(f'entropy = {self.entropy}: expected a number from 0, with method = "{REINFORCE}"')
         if not 0 <= self.average < 1:
@@ -121,7 +126,7 @@ class TrainConfig:
     @property
     def view_shares(self) -> tuple[float, ...]:
         """Of each file of `data`."""
-        return self.view_share if isinstance(self.view_share, tuple) else (self.view_share,) * max(1, len(self.data))
+        return for_each(self.view_share, max(1, len(self.data)))
 
     def _check_optimizer(self) -> None:
         if not 0 < self.learning_rate < math.inf:
@@ -140,6 +145,11 @@ class TrainConfig:
             raise LehdError(f"recipe = {self.recipe!r} draws no {self.problem} instances")
         if self.customers < 5 or self.instances < 1 or self.starts < 0 or self.starts == 1:
             raise LehdError("`customers` must be at least 5, `instances` 1, `starts` 2 (or 0: all)")
+
+
+def for_each(value: T | tuple[T, ...], count: int = 1) -> tuple[T, ...]:
+    """A setting that is one for all of so many files, or one for each."""
+    return value if isinstance(value, tuple) else (value,) * count
 
 
 def read_config(path: str | Path, changes: Sequence[str] = ()) -> TrainConfig:
@@ -211,6 +221,7 @@ def check_kinds(config: Any) -> None:
             "tuple[int, ...]": _all_are(value, int),
             "tuple[float, ...]": _all_are(value, int | float),
             "float | tuple[float, ...]": real or _all_are(value, int | float),
+            "int | tuple[int, ...]": whole or _all_are(value, int),
             "tuple[float, float]": _all_are(value, int | float) and len(value) == 2,
         }.get(expected, True)
         if not right:

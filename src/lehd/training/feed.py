@@ -22,7 +22,7 @@ from lehd.data.own_files import by_size
 from lehd.decoding.rrc import SHORTEST
 from lehd.errors import LehdError
 from lehd.problems.base import Problem
-from lehd.training.config import STEPS, TrainConfig
+from lehd.training.config import STEPS, TrainConfig, for_each
 from lehd.training.mixture import Mixture
 from lehd.training.partial import Batch, sample_shape, sample_view
 from lehd.types import PartialSolution
@@ -35,23 +35,30 @@ EARLY, EARLY_SHARE = 0.9, 4  # share of the nodes, and how many times as many de
 class Data:
     """Labels on the device, apart from those held out for validation.
 
-    The first `held_out` labels of every file are. Of a user's `own` files, which may hold one label each, it is every
-    fifth at most; where there are fewer than five, validation looks at what training sees. Their labels are all drawn
-    equally often: the shares of a configuration are those of the files it names.
+    The first `held_out` labels of every file are, as many of all or of each so many. Of a user's `own` files, which may
+    hold one label each, it is every fifth at most; where there are fewer than five, validation looks at what training
+    sees. Their labels are all drawn equally often: the shares of a configuration are those of the files it names.
     """
 
     def __init__(
-        self, parts: list[Labelled], shares: tuple[float, ...], held_out: int, device: torch.device, own: bool = False
+        self,
+        parts: list[Labelled],
+        shares: tuple[float, ...],
+        held_out: int | tuple[int, ...],
+        device: torch.device,
+        own: bool = False,
     ):
         self.own, self.given_shares = own, shares
         if own:
-            parts, validation = _hold_out_some(parts, held_out)
+            parts, validation = _hold_out_some(parts, max(for_each(held_out)))
             shares = ()
         else:
-            if any(len(part) <= held_out for part in parts):
-                raise LehdError(f"every label file needs more than the {held_out} labels that are held out")
-            validation = [part.rows(slice(held_out)) for part in parts]
-            parts = [part.rows(slice(held_out, None)) for part in parts]
+            counts = for_each(held_out, len(parts))
+            for part, count in zip(parts, counts, strict=True):
+                if len(part) <= count:
+                    raise LehdError(f"every label file needs more than the {count} labels that are held out")
+            validation = [part.rows(slice(count)) for part, count in zip(parts, counts, strict=True)]
+            parts = [part.rows(slice(count, None)) for part, count in zip(parts, counts, strict=True)]
         self.validation = [part.to(device) for part in by_size(validation)]
         self.parts = [part.to(device) for part in parts]
         self.shares = shares or tuple(float(len(part)) for part in self.parts)

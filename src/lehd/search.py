@@ -24,7 +24,7 @@ from lehd.distance import strictly_shorter
 from lehd.memory import Memory, give_back, out_of_memory
 from lehd.model.lehd import LEHD
 from lehd.plan import Options, affordable_views, plan_parts, view_of
-from lehd.problems.base import Problem, unit_box
+from lehd.problems.base import Problem, in_unit_box
 from lehd.recording import Recorder
 from lehd.types import Incumbent, Instances, Result, Rollout, Solution, State
 from lehd.words import count
@@ -66,9 +66,7 @@ class Search:
     ):
         self.problem, self.given, self.model, self.stop, self.rng = problem, instances, model, stop, rng
         self.options, self.begun, self.report, self.memory = options, begun, progress, memory
-        sites = instances.coords if instances.sites is None else instances.sites
-        # The model sees the plane scaled to the unit square; distances are measured where they were given.
-        self.instances: Instances = replace(instances, coords=unit_box(instances.coords), sites=sites).to(device)
+        self.instances: Instances = in_unit_box(instances).to(device)
         self.construct_greedily = constructor(model, problem, device, memory)
         # A limit of memory is one for rows that are done together.
         spreads = device.type == "cpu" and stop.deadline is not None and (memory is None or memory.given is None)

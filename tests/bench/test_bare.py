@@ -8,7 +8,9 @@ import pytest
 ABSENT = ("typer", "rich", "matplotlib", "pandas", "ortools", "fast_tsp", "hygese", "pyvrp", "vroom")
 
 
-@pytest.mark.parametrize("module", ["uniform", "library", "peers", "speed", "train", "report", "make", "work"])
+@pytest.mark.parametrize(
+    "module", ["uniform", "library", "peers", "speed", "train", "report", "make", "work", "pieces", "unseen"]
+)
 def test_the_module_starts(module):
     script = f"""
 import sys

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from lehd.bench import unseen
+from lehd.bench.report import read_results
 from lehd.data.dataset import draw_shard
 from lehd.model.checkpoint import load_model, save_model, shipped_weights
 
@@ -38,6 +39,7 @@ def test_models_meet_the_same_instances_and_a_worse_one_is_seen_to_be(worse, tmp
             assert (one <= greedy * (1 + 1e-9)).all()  # sums in another order
             assert (two <= one * (1 + 1e-9)).all()
         assert by_method[name, worse, "greedy"].mean() > by_method[name, "shipped", "greedy"].mean()
+    assert not read_results([output]).records  # a folder of results may hold it
     header, _, *rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert worse in header
     assert len(rows) == 6
@@ -50,20 +52,37 @@ def test_a_difference_and_its_error():
     assert error == pytest.approx(100 * (0.15 - 0.05) / 2**0.5 / 2**0.5)  # deviation 0.1414 of 5 and 15 %
 
 
-def test_instances_are_none_of_those_that_labels_have():
-    drawn = unseen.draw("CVRP", "x_type_cvrp-20", 150)
+@pytest.mark.parametrize(("name", "capacity"), [("x_type_cvrp-20", None), ("uniform-20", 50), ("uniform-200", 80)])
+def test_instances_are_none_of_those_that_labels_have(name, capacity):
+    drawn = unseen.draw("CVRP", name, 150)
     assert len(drawn) == 150
+    kind, _, nodes = name.replace("uniform", "uniform_cvrp").rpartition("-")
     for shard in (0, 1):
-        labelled = draw_shard("x_type_cvrp", 20, shard).coords
+        labelled = draw_shard(kind, int(nodes), shard).coords
         assert not any((labelled == each).all((1, 2)).any() for each in drawn.sites.numpy())
-    again = unseen.draw("CVRP", "x_type_cvrp-20", 120)
+    again = unseen.draw("CVRP", name, 120)
     assert torch.equal(again.sites, drawn.sites[:120])
+    assert torch.equal(again.demands, drawn.demands[:120])
+    assert capacity is None or (drawn.capacity == capacity).all()
 
 
-@pytest.mark.parametrize("name", ["uniform", "uniform-x", "clusters-20", "uniform_tsp-20"])
+@pytest.mark.parametrize(
+    "name", ["uniform", "uniform-x", "clusters-20", "uniform_tsp-20", "uniform-2", "uniform-99999999"]
+)
 def test_sets_that_are_not_there_are_refused(name, capsys):
-    with pytest.raises(SystemExit, match=name):
+    with pytest.raises(SystemExit, match=f"{name}|customers: expected"):
         unseen.main(["CVRP", "shipped", "--sets", name, "--device", "cpu"])
+
+
+@pytest.mark.parametrize("option", ["--instances", "--rrc", "--longest"])
+def test_numbers_that_mean_nothing_are_refused(option):
+    with pytest.raises(SystemExit, match="counted from 1"):
+        unseen.main(["CVRP", "shipped", "--sets", "uniform-20", "--device", "cpu", option, "0"])
+
+
+def test_what_is_named_twice_is_measured_once():
+    sets, weights = ["uniform-5", "uniform-5"], ["shipped", "shipped"]
+    assert len(unseen.measure("CVRP", weights, sets, count=2, device="cpu")) == 1
 
 
 def test_weights_for_another_problem_are_refused():

@@ -43,6 +43,20 @@ def apart(one, two):
     return float((one.detach().double() - two.detach().double()).norm() / two.detach().double().norm())
 
 
+class Counted:
+    """A kernel of attention, from now on counting its calls."""
+
+    def __init__(self, name):
+        from lehd.model import attention_kernels
+
+        self.kernel, self.count = getattr(attention_kernels, name), 0
+        setattr(attention_kernels, name, self)
+
+    def __getitem__(self, grid):
+        self.count += 1
+        return self.kernel[grid]
+
+
 def check_in_single_precision(rows, length, dim=128, heads=8, hidden=512, many=256, shift=0.0):
     """Outputs and all gradients, with matrices that keep single precision: for the interpreter.
 
@@ -99,10 +113,12 @@ def test_kernels_compute_what_the_layers_do():
         for rows, length in [(5, 20), (3, 50), (2, 100), (1, 128)]
     )
     script += "".join(f"t.check_in_single_precision{sizes}\n" for sizes in OTHER_MODELS)
+    script += "calls = t.Counted('middle_attention')\n"
     script += "".join(
         f"t.check_in_single_precision({rows}, {length}, many=1)\n"
         for rows, length in [(2, 65), (1, 80), (2, 81), (1, 96)]
     )
+    script += "assert calls.count == 4 * 2 * 2, calls.count\n"  # two layers, with gradient and without
     script += "t.check_in_single_precision(1, 70, 128, 2, 512, many=1)\n"
     script += "t.check_in_single_precision(1, 70, many=1, shift=5.0)\n"
     script += "t.check_in_single_precision(1, 130, shift=5.0)\nt.check_in_single_precision(1, 70, shift=5.0)\n"
@@ -144,11 +160,13 @@ def test_kernels_compile_for_gpus_that_are_not_here(capability, room):
 
     some = {"KEEP": False, "SOME": True}
     layer, whole = {"D": 128, "F": 512}, {"heads": 8, "D": 128, **some}
+    middle = {"heads": 8, "D": 128, "BLOCK": 32, "FIRST": 64, "REST": 16}
     step = {"MASK": True, "SOME": True, "BLOCK": 1024, "KINDS": 2}
     for kernel, types, constants, warps, stages in [
         (attention_kernels.attention, "hhfniisss", {**whole, "BLOCK": 128, "GROUP": 8}, 8, 3),
         (attention_kernels.long_attention, "hhfniiss", {**whole, "BLOCK": 64, "STEP": 64}, 4, 3),
         (attention_kernels.middle_attention, "hhfniiss", {**whole, "BLOCK": 32, "FIRST": 64, "REST": 32}, 2, 2),
+        (attention_kernels.middle_attention, "hhfniiss", {**middle, "KEEP": True, "SOME": False}, 2, 2),
         (kernels.after_attention, "fhhfhfhffhhi", {**layer, "STEP": 64, "BLOCK": 64, "KEEP": True}, 4, 2),
         (kernels.after_attention, "fhhfhfhffhhi", {**layer, "STEP": 128, "BLOCK": 16, "KEEP": False}, 4, 2),
         (kernels.after_attention_backward, "fhhhfhfhhhhhfi", {**layer, "STEP": 64, "BLOCK": 64}, 4, 2),

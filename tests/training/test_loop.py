@@ -103,6 +103,10 @@ def test_held_out_labels_are_not_trained_on():
     data = Data([labelled, labelled.rows(slice(20))], (), (30, 5), torch.device("cpu"))  # a number for each file
     assert [len(part) for part in data.parts] == [30, 15]
     assert sum(map(len, data.validation)) == 35
+    with pytest.raises(LehdError, match="label file 2 of 2 has 20 labels"):
+        Data([labelled, labelled.rows(slice(20))], (), (5, 20), torch.device("cpu"))
+    own = Data([labelled], (), (3, 4), torch.device("cpu"), own=True)
+    assert sum(map(len, own.validation)) == 4
 
 
 @pytest.mark.parametrize(
@@ -122,6 +126,9 @@ def test_held_out_labels_are_not_trained_on():
         ('steps = 1\ndata = ["a", "b"]\nheld_out = [2]', "held_out"),
         ('steps = 1\ndata = ["a", "b"]\nheld_out = [2, 0]', "held_out"),
         ('steps = 1\ndata = ["a", "b"]\nheld_out = [2, 0.5]', "held_out"),
+        ('steps = 1\ndata = ["a", "b"]\nheld_out = [2, true]', "held_out"),
+        ("steps = 1\nheld_out = []", "held_out"),
+        ("steps = 1\nview_share = []", "view_share"),
         ("steps = 1\nbetas = [1, 2]", "betas"),
         ("steps = 1\nweight_decay = -1", "weight_decay"),
         ("steps = 1\nweight_decay = nan", "weight_decay"),

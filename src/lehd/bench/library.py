@@ -15,7 +15,7 @@ import argparse
 import csv
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
@@ -28,7 +28,7 @@ from lehd.bench.watch import Watch
 from lehd.decoding.stop import Stop, max_runtime
 from lehd.errors import LehdError
 from lehd.io import read
-from lehd.problems.base import unit_box
+from lehd.problems.base import in_unit_box
 
 BINS = ((100, "<100"), (200, "100-200"), (500, "200-500"), (1000, "500-1k"), (10**9, ">1k"))
 SHOWN = ("pr2392", "X-n1001-k43")  # the paper's figures
@@ -98,11 +98,8 @@ def run_library(
 
 
 def set_of(case: Case) -> TestSet:
-    """The model sees the plane scaled to the unit square; distances are measured where they were given."""
-    instance = read(case.path)
-    sites = instance.coords if instance.sites is None else instance.sites
-    scaled = replace(instance, coords=unit_box(instance.coords), sites=sites)
-    return TestSet(case.library, case.group, scaled, [case.path.stem], [case.best_known], case.paper_reference)
+    instance = in_unit_box(read(case.path))
+    return TestSet(case.library, case.group, instance, [case.path.stem], [case.best_known], case.paper_reference)
 
 
 def summary(library: str, records: list[Record]) -> str:

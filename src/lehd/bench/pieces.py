@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from lehd.model.checkpoint import load_model, shipped_weights
 from lehd.model.lehd import LEHD
 from lehd.plan import NEAREST
 from lehd.problems import PROBLEMS
-from lehd.problems.base import Problem, unit_box
+from lehd.problems.base import Problem, in_unit_box
 from lehd.types import Instances, PartialSolution, Rollout, Solution
 
 ROWS = 4  # of the table: so many equal stretches of the search
@@ -70,7 +70,7 @@ def draw(problem: str, nodes: int, count: int) -> Instances:
     else:
         drawn = x_type_cvrp(rng, count, nodes)
         found = coordinate_instances(drawn.coords, drawn.demands, drawn.capacity)
-    return replace(found, coords=unit_box(found.coords), sites=found.coords)
+    return in_unit_box(found)
 
 
 def compare(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from lehd.distance import strictly_shorter
 from lehd.labels.solvers import Batch, SolveEach, Solver, Task
 from lehd.model.lehd import LEHD
 from lehd.problems import of
-from lehd.problems.base import unit_box
+from lehd.problems.base import in_unit_box
 from lehd.types import Instances, Solution
 from lehd.work.units import Failure, Unit
 
@@ -118,8 +118,7 @@ class ImprovePart:
         model, device, settings = self.model.to(self.device).eval(), torch.device(self.device), self.settings
         given, old = part.instances, part.solution
         problem, labelled = of(given), torch.as_tensor(part.labelled)
-        # The model sees the unit square; distances are measured where they were given.
-        instances: Instances = replace(given, coords=unit_box(given.coords), sites=given.coords).to(device)
+        instances: Instances = in_unit_box(given).to(device)
         if not labelled.all():
             state = problem.initial_state(instances)
             constructed = problem.complete(state, construct(model, problem, instances, state)).to("cpu")

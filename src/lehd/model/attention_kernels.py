@@ -1,8 +1,8 @@
 """Triton kernels of attention, for GPUs: forward and backward.
 
 Legend as in `kernels.py`. For rows of up to 128 nodes a program holds as many of them as fit; forward, rows that would
-leave much of it empty have a kernel of their own, for which nodes that are looked at come in two pieces. Longer rows,
-and a few shorter ones that would leave much of the GPU empty, are divided among programs.
+leave much of it empty have a kernel of their own (`middle_attention`), where the nodes that are looked at come in two
+pieces. Longer rows, and a few shorter ones that would leave much of the GPU empty, are divided among programs.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ def middle_attention(
     heads: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, FIRST: tl.constexpr, REST: tl.constexpr,
     KEEP: tl.constexpr, SOME: tl.constexpr,
 ):  # fmt: skip
-    """What `attention` does, for rows of FIRST to FIRST + REST nodes: a block of them looks at all, head by head."""
+    """What `attention` does, for rows of FIRST to FIRST + REST nodes: a program does all heads of a block of a row's
+    nodes, one after the other, which look at all of the row. One of its nodes at least has to be there."""
     E: tl.constexpr = D // heads
     program = tl.program_id(0)
     token = program % blocks * BLOCK + tl.arange(0, BLOCK)

@@ -17,6 +17,8 @@ from safetensors.torch import save
 from lehd.errors import LehdError
 from lehd.model.lehd import LEHD, ModelConfig
 
+SHIPPED = Path("shipped")  # what stands for the weights of the package
+
 
 def save_model(model: LEHD, path: str | Path, half: bool = False, notes: dict[str, str] | None = None) -> None:
     """Write atomically; `half` stores 16-bit numbers, `notes` are strings to keep with the weights."""
@@ -60,6 +62,14 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> LEHD:
 def shipped_weights(problem: str) -> Path:
     """The weights the package carries for a problem."""
     return Path(str(resources.files("lehd") / "weights" / f"{problem.lower()}.safetensors"))
+
+
+def load_for(problem: str, sizes: dict[str, int], source: str | Path, device: torch.device | str = "cpu") -> LEHD:
+    """The model in a file, or the package's own if that is what `source` says; it must have a problem's sizes."""
+    model = load_model(shipped_weights(problem) if source == SHIPPED else source, device)
+    if not model.config.has(sizes):
+        raise LehdError(f"{source}: weights for another problem than {problem}")
+    return model
 
 
 def fingerprint(model: LEHD) -> str:

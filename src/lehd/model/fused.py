@@ -26,9 +26,9 @@ HIDDEN = 64  # hidden features at a time
 # So few tokens would leave most of a GPU idle. Forward a program then works on fewer of them, more features at a time.
 FEW, FEWER_TOKENS, MORE_HIDDEN = 2048, 16, 128
 LONG = 64  # nodes of a longer row that a program works on, and that they look at at a time; shorter ones never do
-# Rows of so many nodes would leave a quarter to a half of a program for 128 empty. Forward a program does some nodes of
-# a row, which look at the first 64 and at the rest; of few rows it does one head, by the kernel for longer rows.
-MIDDLE, SOME_NODES = range(65, 97), 32
+# Rows of so many nodes would leave a quarter to a half of a program for 128 empty. Forward a program does a block of 32
+# nodes, which look at the first 64 of their row and at the rest; of few rows one head, by the kernel for longer rows.
+MIDDLE, MIDDLE_BLOCK, MIDDLE_FIRST = range(65, 97), 32, 64
 WARPS = {32: 2, 64: 4, 128: 8}  # of an attention program, by the size of its block of tokens
 # Blocks of tokens that keep a GPU busy: a program then does all heads of a block. Fewer blocks have a program for each
 # head; of more than 64 tokens, where each holds one row, they go by the kernel for longer rows, which has still more.
@@ -164,7 +164,7 @@ def attend(
     qkv: Tensor, shape: torch.Size, heads: int, sharpen: float, keep: bool, seen: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """What every token gathers (T, D), and what the gradient needs beside qkv."""
-    from lehd.model import attention_kernels as kernels
+    from lehd.model import attention_kernels
 
     rows, length, dim = shape
     out = torch.empty(rows * length, dim, dtype=qkv.dtype, device=qkv.device)
@@ -173,22 +173,22 @@ def attend(
     # How many nodes are there is what the kernels know if they have to look.
     scale = attention.scale(0 if some else length, dim // heads, sharpen)
     if length > LONGEST or (length > LONG and rows < MANY):
-        block, warps = (SOME_NODES, 1) if length in MIDDLE else (LONG, 4)
+        block, warps = (MIDDLE_BLOCK, 1) if length in MIDDLE else (LONG, 4)
         blocks = -(-length // block)
-        kernels.long_attention[(rows * blocks * heads,)](
+        attention_kernels.long_attention[(rows * blocks * heads,)](
             qkv, out, norm, count, length, blocks, scale, sharpen, heads, dim, block, block, keep, some,
             num_warps=warps, num_stages=3,
         )  # fmt: skip
         return out, norm
     if length in MIDDLE:
-        blocks, rest = -(-length // SOME_NODES), 16 if length <= 80 else 32
-        kernels.middle_attention[(rows * blocks,)](
-            qkv, out, norm, count, length, blocks, scale, sharpen, heads, dim, SOME_NODES, 64, rest, keep, some,
-            num_warps=2, num_stages=2,
+        blocks, rest = -(-length // MIDDLE_BLOCK), 16 if length <= MIDDLE_FIRST + 16 else 32
+        attention_kernels.middle_attention[(rows * blocks,)](
+            qkv, out, norm, count, length, blocks, scale, sharpen, heads, dim, MIDDLE_BLOCK, MIDDLE_FIRST, rest,
+            keep, some, num_warps=2, num_stages=2,
         )  # fmt: skip
         return out, norm
     block, programs, group = _division(rows, length, heads, dim)
-    kernels.attention[(programs,)](
+    attention_kernels.attention[(programs,)](
         qkv, out, norm, count, rows * length, length, 1 / length, scale, sharpen, heads, dim, block, group, keep, some,
         num_warps=WARPS[block], num_stages=3,
     )  # fmt: skip
@@ -198,19 +198,19 @@ def attend(
 def attend_backward(
     qkv: Tensor, norm: Tensor, mixed: Tensor, d_mixed: Tensor, shape: torch.Size, heads: int, sharpen: float
 ) -> Tensor:
-    from lehd.model import attention_kernels as kernels
+    from lehd.model import attention_kernels
 
     rows, length, dim = shape
     scale = attention.scale(length, dim // heads, sharpen)
     d_qkv = torch.empty_like(qkv)
     if length > LONGEST:
         blocks = -(-length // LONG)
-        kernels.long_attention_backward[(rows * blocks * heads,)](
+        attention_kernels.long_attention_backward[(rows * blocks * heads,)](
             qkv, norm, mixed, d_mixed, d_qkv, length, blocks, scale, heads, dim, LONG, LONG, num_warps=4, num_stages=3
         )
         return d_qkv
     block, programs, group = _division(rows, length, heads, dim)
-    kernels.attention_backward[(programs,)](
+    attention_kernels.attention_backward[(programs,)](
         qkv, norm, d_mixed, d_qkv, rows * length, length, 1 / length, scale, heads, dim, block, group,
         num_warps=WARPS[block], num_stages=3,
     )  # fmt: skip

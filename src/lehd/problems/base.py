@@ -32,6 +32,12 @@ def unit_box(coords: Tensor, around: Tensor | None = None) -> Tensor:
     return (coords - low) / (span + (span == 0))
 
 
+def in_unit_box(instances: Instances) -> Instances:
+    """The plane scaled to the unit square, as the model sees it; distances are measured where they were given."""
+    sites = instances.coords if instances.sites is None else instances.sites
+    return replace(instances, coords=unit_box(instances.coords), sites=sites)
+
+
 def beyond_all(measure: Tensor, state: State) -> Tensor:
     """A measure (R, U) by which the places where no available node is come after all others."""
     return measure if state.missing is None else measure.masked_fill(state.missing, torch.inf)

@@ -29,9 +29,8 @@ class TrainConfig:
     method: str = SUPERVISED  # or "reinforce": without labels; `data`, if there are any, are for validation alone
     data: tuple[str, ...] = ()  # label files
     shares: tuple[float, ...] = ()  # how often each file is drawn from; by size if empty
-    held_out: int | tuple[int, ...] = (
-        512  # the first labels of every file, never trained on; one number, or one for each
-    )
+    # The first labels of every file, never trained on: one number for all files, or one for each.
+    held_out: int | tuple[int, ...] = 512
     steps: int | None = None  # the end, by optimizer steps …
     seconds: float | None = None  # … or by wall-clock time …
     epochs: int | None = None  # … or by passes over the data, with states = "steps"
@@ -113,7 +112,7 @@ class TrainConfig:
             raise LehdError("`views` have at least 2 nodes, and `view_share` is from 0 to 1")
         for name in ("view_share", "held_out"):
             value = getattr(self, name)
-            if isinstance(value, tuple) and len(value) != len(self.data):
+            if isinstance(value, tuple) and (not value or len(value) != len(self.data)):
                 raise LehdError(f"`{name}` is one number, or one for every file of `data`: set it with `data`")
         if not 0 <= self.entropy < math.inf or (self.entropy and self.method != REINFORCE):
             raise LehdError(f'entropy = {self.entropy}: expected a number from 0, with method = "{REINFORCE}"')
@@ -229,4 +228,4 @@ def check_kinds(config: Any) -> None:
 
 
 def _all_are(value: Any, kind: Any) -> bool:
-    return isinstance(value, tuple) and all(isinstance(item, kind) for item in value)
+    return isinstance(value, tuple) and all(isinstance(item, kind) and not isinstance(item, bool) for item in value)

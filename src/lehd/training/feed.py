@@ -35,9 +35,10 @@ EARLY, EARLY_SHARE = 0.9, 4  # share of the nodes, and how many times as many de
 class Data:
     """Labels on the device, apart from those held out for validation.
 
-    The first `held_out` labels of every file are, as many of all or of each so many. Of a user's `own` files, which may
-    hold one label each, it is every fifth at most; where there are fewer than five, validation looks at what training
-    sees. Their labels are all drawn equally often: the shares of a configuration are those of the files it names.
+    The first `held_out` labels of every file are: one number for all files, or one for each. Of a user's `own` files,
+    which may hold one label each, it is every fifth, at most the largest of these; where there are fewer than five,
+    validation looks at what training sees. Their labels are all drawn equally often: the shares of a configuration are
+    those of the files it names.
     """
 
     def __init__(
@@ -54,9 +55,10 @@ class Data:
             shares = ()
         else:
             counts = for_each(held_out, len(parts))
-            for part, count in zip(parts, counts, strict=True):
+            for number, (part, count) in enumerate(zip(parts, counts, strict=True), 1):
                 if len(part) <= count:
-                    raise LehdError(f"every label file needs more than the {count} labels that are held out")
+                    which = f"label file {number} of {len(parts)} has {len(part)} labels"
+                    raise LehdError(f"{which}: expected more than the {count} that are held out")
             validation = [part.rows(slice(count)) for part, count in zip(parts, counts, strict=True)]
             parts = [part.rows(slice(count, None)) for part, count in zip(parts, counts, strict=True)]
         self.validation = [part.to(device) for part in by_size(validation)]

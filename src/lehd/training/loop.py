@@ -22,7 +22,7 @@ from lehd.data.dataset import Labelled
 from lehd.data.own_files import read_labels
 from lehd.device import find_device
 from lehd.errors import LehdError
-from lehd.model.checkpoint import load_model, shipped_weights
+from lehd.model.checkpoint import SHIPPED, load_for
 from lehd.model.lehd import LEHD
 from lehd.problems import PROBLEMS, of
 from lehd.training.checkpoint import Checkpoint, has_checkpoint, load_checkpoint
@@ -37,7 +37,6 @@ __all__ = ["WEIGHTS", "Data", "TrainConfig", "Trainer", "Watch", "read_config", 
 
 CURVES = "curves.png"
 LARGE_FILE = 200_000  # bytes: a label file may take a second or more to read
-SHIPPED = Path("shipped")
 
 
 def train(
@@ -91,8 +90,10 @@ def run_training(
             config = _settle(config, parts)
             labels = Data(parts, config.shares, config.held_out, where, own)
         torch.manual_seed(config.seed)
-        model = LEHD(config.model) if init is None else processes.from_first(lambda: _load_for(config.problem, init))
-        config = replace(config, model=model.config)
+        sizes = PROBLEMS[config.problem].model_sizes
+        given = None if init is None else processes.from_first(lambda: load_for(config.problem, sizes, init))
+        model = LEHD(config.model) if given is None else given
+        config = replace(config, model=model.config)  # the sizes of given weights count, not the configuration's
         trainer = Trainer(config, model, labels, where, processes)
         if checkpoint is not None:
             trainer.resume(checkpoint)
@@ -162,14 +163,6 @@ def _settle(config: TrainConfig, parts: Sequence[Labelled]) -> TrainConfig:
         raise LehdError(f"the labels are of a {names}, the configuration is for {config.problem}")
     sizes = PROBLEMS[names].model_sizes
     return replace(config, problem=names, model=replace(config.model, **sizes))  # type: ignore[arg-type]
-
-
-def _load_for(problem: str, init: Path) -> LEHD:
-    """Weights to start from; their own sizes count, not the configuration's."""
-    model = load_model(shipped_weights(problem) if init == SHIPPED else init)
-    if not model.config.has(PROBLEMS[problem].model_sizes):
-        raise LehdError(f"{init}: weights for another problem than {problem}")
-    return model
 
 
 def _device(name: str | None, processes: Processes) -> torch.device:

@@ -35,10 +35,11 @@ from lehd.labels.improve import Progress as Parts
 from lehd.labels.makers import by_model
 from lehd.labels.part_folder import merge_parts
 from lehd.labels.parts import ITERATIONS, Settings
-from lehd.model.checkpoint import fingerprint, load_model, save_model, shipped_weights, write_atomically
+from lehd.model.checkpoint import fingerprint, load_for, load_model, save_model, write_atomically
+from lehd.problems import PROBLEMS
 from lehd.training.config import REINFORCE, TrainConfig, check_kinds, make_config, refuse_unknown
 from lehd.training.log import read_lines, read_log
-from lehd.training.loop import SHIPPED, WEIGHTS, run_training
+from lehd.training.loop import WEIGHTS, run_training
 from lehd.training.processes import refuse_several
 from lehd.training.table import lay_out
 from lehd.training.trainer import PrintLines, Watch
@@ -152,8 +153,8 @@ class SelfImprovement:
         """Those that were given, of which the folder keeps a copy to go on from; or those of reinforcement."""
         kept, reinforced = self.folder / START, (self.folder / STEP_REINFORCE).exists()
         if self.init is not None:
-            shipped = shipped_weights(problem_of(self.config.label.recipe))
-            model = load_model(shipped if self.init == SHIPPED else self.init)
+            name = problem_of(self.config.label.recipe)
+            model = load_for(name, PROBLEMS[name].model_sizes, self.init)
             if reinforced or (kept.exists() and fingerprint(load_model(kept)) != fingerprint(model)):
                 raise LehdError(f"{self.folder}: this run began with other weights than {self.init}")
             if not kept.exists():

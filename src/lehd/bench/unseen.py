@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from lehd.bench.speed import CAPACITIES
-from lehd.bench.store import GREEDY, append_lines, rrc
+from lehd.bench.store import append_lines, rrc
 from lehd.bench.text import markdown
 from lehd.data.dataset import RECIPES, SHARD, check_recipe, problem_of
 from lehd.data.label_file import fresh_instances
@@ -88,7 +88,7 @@ def solve_set(
     def note(iteration: int, solution: Solution) -> None:
         if iteration == 0 or iteration in iterations:
             problem.check(instances, solution)
-            costs[rrc(iteration) if iteration else GREEDY] = problem.cost(instances, solution).double()
+            costs[rrc(iteration)] = problem.cost(instances, solution).double()
 
     note(0, first)
     random_reconstruct(

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from lehd.bench.store import Record, Store, in_seconds, read_records, rrc
+from lehd.bench.store import BUDGET, Record, Store, in_seconds, read_records, rrc
 from lehd.bench.summary import summarise
 from lehd.errors import LehdError
 
@@ -79,7 +79,10 @@ def test_half_a_line_is_dropped_and_a_wrong_one_is_named(tmp_path):
 
 
 def test_budgets_sort_by_size():
-    names = [rrc(0), rrc(50), rrc(1000), in_seconds(1), in_seconds(10)]
+    plain, turned = [rrc(0), rrc(50), rrc(1000)], [rrc(50, turned=True), rrc(1000, turned=True)]
+    near = [rrc(0, nearest=10), rrc(50, nearest=10), rrc(50, turned=True, nearest=10)]
+    names = [*plain, *turned, *near, in_seconds(1), in_seconds(10)]
+    assert all(BUDGET.fullmatch(name) for name in names)
     orders = [record(budget=name).order for name in names]
     assert orders == sorted(set(orders))
 

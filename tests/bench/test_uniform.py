@@ -13,8 +13,10 @@ from lehd.bench.store import BUDGET, Store
 from lehd.bench.uniform import find_sets, load_set, run_uniform
 from lehd.bench.watch import Watch
 from lehd.decoding import rrc
+from lehd.decoding.construct import construct
 from lehd.decoding.stop import Stop
 from lehd.errors import LehdError
+from lehd.model.checkpoint import load_model, shipped_weights
 from lehd.problems import PROBLEMS
 from lehd.solver import TOKENS_AT_ONCE
 from lehd.types import Incumbent
@@ -77,6 +79,32 @@ def test_runs_that_turn_their_parts_are_runs_of_their_own(small, tmp_path, monke
     records = sorted(store.found.values(), key=lambda record: record.order)
     labels = list(dict.fromkeys(record.budget for record in records))
     assert labels == ["greedy", "RRC 2", "RRC 4", "RRC 2 turned", "RRC 4 turned"]
+
+
+def test_the_nearest_in_view_are_runs_of_their_own(small, tmp_path, monkeypatch):
+    """As solve with the same view; in one file with plain runs, and found again."""
+    monkeypatch.setattr("lehd.bench.sets.SEGMENT", 1)
+    store = Store(tmp_path / "r.jsonl")
+    plain = run_uniform([small], Options((2,), device="cpu"), store, Watch())
+    near = run_uniform([small], Options((2,), device="cpu", nearest=3), store, Watch())
+    assert {record.budget for record in near} == {"greedy, 3 nearest", "RRC 2, 3 nearest"}
+    assert len(store.records) == 16
+    assert len(list((tmp_path / "r.parts").iterdir())) == 2
+    problem, instances = PROBLEMS["TSP"], load_set(small).instances
+    state = problem.initial_state(instances)
+    rollout = construct(load_model(shipped_weights("TSP")), problem, instances, state, nearest=3)
+    expected = problem.cost(instances, problem.complete(state, rollout))
+    assert [record.cost for record in near[:4]] == pytest.approx(expected.tolist())
+    assert [record.cost for record in near] != [record.cost for record in plain]
+    again = Listener()
+    assert run_uniform([small], Options((2,), device="cpu", nearest=3), Store(store.path), again) == near
+    assert not again.words
+    everything = run_uniform([small], Options((2,), device="cpu", nearest=99), store, Watch())
+    assert [record.cost for record in everything] == pytest.approx([record.cost for record in plain])
+    with pytest.raises(LehdError, match="at least 2"):
+        Options(nearest=1)
+    with pytest.raises(LehdError, match="--nearest"):
+        run_uniform([small], Options(device="cpu", nearest=3), store, Watch(), time_limits=(1,))
 
 
 def test_time_limits_are_points_of_one_search_of_all_instances(small, tmp_path, monkeypatch):

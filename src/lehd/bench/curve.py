@@ -39,12 +39,13 @@ def run_curve(
     seed: int,
     begin: Point | None = None,
     turn: bool = False,
+    nearest: int | None = None,
     tick: Callable[[int], None] = lambda iteration: None,
 ) -> Iterator[Point]:
     """The points at 0 iterations, at every budget and at the end of every segment, in order.
 
     `begin` is the end of a segment from which to go on. With `turn` the model sees every part turned or mirrored at
-    random. `tick` is called after every iteration.
+    random; it sees so many of the `nearest` nodes, all by default. `tick` is called after every iteration.
     """
     device = instances.device
     spent = begin.seconds if begin else 0.0
@@ -58,7 +59,7 @@ def run_curve(
     construct_part = constructor(model, problem, device, nodes=instances.num_nodes + 1)
     if begin is None:
         state = problem.initial_state(instances)
-        begin = point(0, problem.complete(state, construct_part(instances, state)))
+        begin = point(0, problem.complete(state, construct_part(instances, state, nearest=nearest)))
         yield begin
     last = max(budgets, default=0)
     while begin.iteration < last:
@@ -82,6 +83,7 @@ def run_curve(
             on_iteration=note,
             construct_part=construct_part,
             turn=turn,
+            nearest=nearest,
         )
         begin = point(first + length, solution)
         yield from (each for each in points if each.iteration < begin.iteration)

@@ -14,7 +14,7 @@ from pathlib import Path
 from lehd.bench.library import Case, set_of
 from lehd.bench.sets import Options, SetRun, TestSet
 from lehd.bench.store import LEHD as OURS
-from lehd.bench.store import Record, Store, in_seconds, rrc
+from lehd.bench.store import Record, Store, in_seconds
 from lehd.bench.summary import summarise
 from lehd.bench.uniform import load_set
 from lehd.bench.watch import Watch
@@ -65,7 +65,7 @@ class Elsewhere:
         return self._run(self._batches(map(set_of, cases), seconds), MeasureSet(self.options, self.models, seconds))
 
     def _batches(self, sets: Iterable[TestSet], seconds: float | None = None) -> Iterator[Unit]:
-        budgets = [rrc(iteration, self.options.turn) for iteration in {0, *self.options.budgets}]
+        budgets = [self.options.budget(iteration) for iteration in {0, *self.options.budgets}]
         for test_set in sets:
             size = self.options.batch or instances_at_once(self.needs.device, test_set.instances.num_nodes)
             whole = len(test_set.instances)

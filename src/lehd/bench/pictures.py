@@ -59,7 +59,9 @@ def gap_over_time(records: list[Record]) -> Figure | None:
     """The points of the runs on uniform sets."""
 
     def run(each: Record | Summary) -> tuple[str, ...]:
-        kind = ", search" if each.budget.endswith(" s") else f",{TURNED}" if each.budget.endswith(TURNED) else ""
+        name, _, nearest = each.budget.partition(", ")
+        kinds = [", search" if name.endswith(" s") else "", f",{TURNED}" if name.endswith(TURNED) else ""]
+        kind = "".join(kinds) + (f", {nearest}" if nearest else "")
         return each.problem, each.set, f"{each.device}{kind}, {each.weights}"
 
     curves = _by(summarise(_shared((record for record in records if record.bench == "uniform"), run)), run)

@@ -26,7 +26,7 @@ from lehd.io.write import write_result
 from lehd.memory import in_turns
 from lehd.model import lehd as network
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
-from lehd.solver import Progress, instances_at_once, solve
+from lehd.solver import LEAST, Progress, instances_at_once, solve
 from lehd.types import Instances, Result, Solution
 from lehd.words import count
 
@@ -66,9 +66,18 @@ class Options:
     seed: int = 0
     batch: int | None = None  # instances at once; by default what should fit
     turn: bool = False  # parts are shown turned or mirrored at random; the paper: as they are
+    nearest: int | None = None  # how many nodes the model sees; the paper: all
     solutions: Path | None = None  # a folder for the solutions of the instances …
     show: tuple[str, ...] = ()  # … of these names
     stop: Stop = field(default_factory=Stop)  # when to leave the rest for another time
+
+    def __post_init__(self) -> None:
+        if self.nearest is not None and self.nearest < LEAST["nearest"]:
+            raise LehdError(f"{self.nearest} nearest nodes: at least {LEAST['nearest']} have to be in view")
+
+    def budget(self, iteration: int) -> str:
+        """What so many iterations with these options are called."""
+        return rrc(iteration, self.turn, self.nearest)
 
 
 def refuse_stopped(results: Sequence[Result]) -> None:
@@ -235,27 +244,25 @@ class SetRun:
         for summary in summarise(records):
             self.watch.complete(summary)
 
-    def _budget(self, iteration: int) -> str:
-        return rrc(iteration, self.options.turn)
-
     def _missing(self, rows: list[int]) -> list[int]:
         """The numbers of iterations at which some row has not been measured."""
-        return [
-            each for each in self.budgets if any(self.record(row, self._budget(each)) not in self.store for row in rows)
-        ]
+        name = self.options.budget
+        return [each for each in self.budgets if any(self.record(row, name(each)) not in self.store for row in rows)]
 
     def records(self) -> list[Record]:
         """What the store has of greedy construction and RRC."""
-        return self._stored(map(self._budget, self.budgets))
+        return self._stored(map(self.options.budget, self.budgets))
 
     def _stored(self, budgets: Iterable[str]) -> list[Record]:
         keys = (self.record(row, budget).key for budget in budgets for row in range(len(self.set.instances)))
         return [self.store.found[key] for key in keys if key in self.store.found]
 
     def _run_rows(self, rows: list[int]) -> None:
+        options = self.options
         instances = self.set.instances.rows(torch.tensor(rows)).to(self.device)
         names = [self.set.names[row] for row in rows]
-        progress = self._resumed(names, *(["turned"] if self.options.turn else []))
+        kind = [*(["turned"] if options.turn else []), *([f"{options.nearest} nearest"] if options.nearest else [])]
+        progress = self._resumed(names, *kind)
         begin = progress.load(self.device)
         if begin is not None and self._missing(rows)[0] <= begin.iteration:
             begin = None  # the results are gone that were there when it came so far
@@ -266,13 +273,13 @@ class SetRun:
             self.watch.working(f"{what}, iteration {iteration} of {last}")
 
         tick(0 if begin is None else begin.iteration)
-        model, seed, turn = self.model, self.options.seed, self.options.turn
-        for point in run_curve(model, self.problem, instances, self.budgets, seed, begin, turn, tick):
+        how = (options.seed, begin, options.turn, options.nearest, tick)
+        for point in run_curve(self.model, self.problem, instances, self.budgets, *how):
             if point.iteration in self.budgets:
                 self._note(rows, instances, point)
             if point.iteration % SEGMENT == 0:
                 progress.save(point)
-            if self.options.stop.out_of_time():
+            if options.stop.out_of_time():
                 return
 
     def _note(self, rows: list[int], instances: Instances, point: Point) -> None:
@@ -280,7 +287,7 @@ class SetRun:
         costs = self.problem.cost(instances, point.solution).tolist()
         paper = self._paper_costs(instances, point.solution)
         measured = {"iterations": point.iteration, "seconds": point.seconds / len(rows), "batch": len(rows)}
-        budget = self._budget(point.iteration)
+        budget = self.options.budget(point.iteration)
         records = [
             self.record(row, budget, cost=cost, paper_cost=other, **measured)
             for row, cost, other in zip(rows, costs, paper, strict=True)

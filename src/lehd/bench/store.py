@@ -22,12 +22,16 @@ Key = tuple[object, ...]
 LEHD = "lehd"
 GREEDY = "greedy"
 TURNED = " turned"
-BUDGET = re.compile(rf"{GREEDY}|RRC \d+({TURNED})?|[\d.]+( of [\d.]+)? s( after [\d.]+ s)?")  # of lehd
+BUDGET = re.compile(  # of lehd
+    rf"({GREEDY}|RRC \d+({TURNED})?)(, \d+ nearest)?|[\d.]+( of [\d.]+)? s( after [\d.]+ s)?"
+)
 
 
-def rrc(iterations: int, turned: bool = False) -> str:
-    """What the budget of so many RRC iterations is called; none is greedy construction."""
-    return f"RRC {iterations}{TURNED if turned else ''}" if iterations else GREEDY
+def rrc(iterations: int, turned: bool = False, nearest: int | None = None) -> str:
+    """What the budget of so many RRC iterations is called; none is greedy construction. Other than in the paper parts
+    may be shown turned, and the model may see the nearest nodes alone."""
+    name = f"RRC {iterations}{TURNED if turned else ''}" if iterations else GREEDY
+    return name if nearest is None else f"{name}, {nearest} nearest"
 
 
 def in_seconds(seconds: float, limit: float | None = None, start: float = 0.0) -> str:
@@ -38,11 +42,14 @@ def in_seconds(seconds: float, limit: float | None = None, start: float = 0.0) -
 
 
 def order(budget: str) -> int:
-    """How large a budget is, to sort by: greedy, then iterations, plain and turned, then seconds."""
-    kind, _, number = budget.partition(" ")
-    if kind == "RRC":
-        return int(number.removesuffix(TURNED)) + (10**8 if number.endswith(TURNED) else 0)
-    return 0 if budget == GREEDY else 10**9 + round(float(kind))
+    """How large a budget is, to sort by: greedy, then iterations, plain and turned, these again with the nearest in
+    view, then seconds."""
+    name, _, nearest = budget.partition(", ")
+    kind, _, number = name.partition(" ")
+    if kind not in ("RRC", GREEDY):
+        return 10**9 + round(float(kind))
+    turned = 10**8 if number.endswith(TURNED) else 0
+    return int(number.removesuffix(TURNED) or 0) + turned + (2 * 10**8 if nearest else 0)
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ class Record:
     problem: str  # TSP or CVRP
     nodes: int  # to visit
     method: str  # lehd, or the name of another solver
-    budget: str  # greedy, "RRC 100", "RRC 100 turned", "10 s", "10 of 60 s", "90 s after 60 s"
+    budget: str  # greedy, "RRC 100", "RRC 100 turned", "greedy, 50 nearest", "10 s", "10 of 60 s", "90 s after 60 s"
     seed: int
     device: str
     cost: float | None = None  # None: the solver failed, see `error`

@@ -68,8 +68,8 @@ def run_uniform(
 ) -> list[Record]:
     """Every set in turn, by greedy construction and RRC or with time limits; all records of them, those of earlier runs
     among them. A search may `start` where one of so many seconds ended."""
-    if time_limits and (options.batch is not None or options.turn):
-        raise LehdError("--batch and --turn are for --rrc; with --time-limit lehd decides")
+    if time_limits and (options.batch is not None or options.turn or options.nearest is not None):
+        raise LehdError("--batch, --turn and --nearest are for --rrc; with --time-limit lehd decides")
     if start and not time_limits:
         raise LehdError("--start is where a search with a --time-limit goes on; RRC goes on by itself")
     records: list[Record] = []
@@ -92,13 +92,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device")
     parser.add_argument("--turn", action="store_true", help="show the model every part turned or mirrored at random")
+    parser.add_argument("--nearest", type=int, metavar="K", help="show the model only the K nearest nodes")
     parser.add_argument("--stop-after", type=float, metavar="S", help="leave the rest for another time after S seconds")
     parser.add_argument("--output", type=Path, help="a .jsonl file for a line per instance; goes on where it stopped")
     given = parser.parse_args()
     stop = Stop() if given.stop_after is None else max_runtime(given.stop_after)
-    options = Options(
-        tuple(given.rrc), given.weights, given.limit, given.device, given.seed, given.batch, given.turn, stop=stop
-    )
+    how = (given.weights, given.limit, given.device, given.seed, given.batch, given.turn, given.nearest)
+    options = Options(tuple(given.rrc), *how, stop=stop)
     try:
         paths = find_sets(given.folder, given.sets)
         run_uniform(paths, options, Store(given.output), PrintLines(), given.time_limit, given.start)

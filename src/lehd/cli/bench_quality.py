@@ -51,6 +51,9 @@ def uniform(
         float, typer.Option(metavar="S", min=0, help="Go on where the search of so many seconds in --output ended.")
     ] = 0.0,
     turn: Annotated[bool, typer.Option("--turn", help="RRC shows the model each part turned at random.")] = False,
+    nearest: Annotated[
+        int | None, typer.Option(metavar="K", show_default="all", help="Show the model only the K nearest nodes.")
+    ] = None,
     weights: Weights = None,
     seed: Seed = 0,
     device: Device = None,
@@ -75,6 +78,8 @@ def uniform(
       lehd bench uniform --data data --sets tsp1000_fu --time-limit 900 --start 300 --output runs/search.jsonl
 
       lehd bench uniform --data data --sets tsp100_s2023,cvrp200 --rrc 50,100 --limit 16
+
+      lehd bench uniform --data data --sets tsp1000_fu --rrc 0 --nearest 100
     """
     with reporting():
         from lehd.bench.elsewhere import Elsewhere
@@ -87,7 +92,7 @@ def uniform(
         from lehd.cli.live import LiveTable
 
         budgets, limits = tuple(whole(rrc, "--rrc")), numbers(time_limit, "--time-limit")
-        options = Options(budgets, weights, limit, device, seed, batch, turn, stop=stop_after(stop))
+        options = Options(budgets, weights, limit, device, seed, batch, turn, nearest, stop=stop_after(stop))
         paths = find_sets(folder_of(data, "uniform"), words(sets) or None)
         store, (engine, needs) = Store(output), find_crew(cluster, processes, gpus)
         with LiveTable("gap, %", lambda record: record.set, lambda record: record.budget) as live:

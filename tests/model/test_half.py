@@ -1,4 +1,4 @@
-"""Half precision on a CPU beside single precision."""
+"""Half precision on a CPU by torch's products, where there is no compiled kernel, beside single precision."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ import lehd
 from lehd.decoding.construct import construct
 from lehd.model import half as half_file
 from lehd.model import lehd as model_file
-from lehd.model import precision
+from lehd.model import native, precision
 from lehd.model.attention import AttentionLayer
 from lehd.model.checkpoint import load_model, shipped_weights
 from lehd.model.half import LEAST, halvable, run_half
@@ -16,6 +16,11 @@ from lehd.problems import of
 from tests.builders import cvrp, tsp
 
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def no_kernel(monkeypatch):
+    monkeypatch.setattr(native, "kernel", lambda: None)
 
 
 def stack(norm="none"):

@@ -22,7 +22,7 @@ from lehd.decoding.view import Seen, see
 from lehd.memory import Memory, give_back, out_of_memory
 from lehd.model import fused
 from lehd.model.lehd import LEHD
-from lehd.model.precision import inference
+from lehd.model.precision import Copies, inference
 from lehd.problems.base import Problem
 from lehd.recording import Recorder
 from lehd.types import Instances, Rollout, State
@@ -72,7 +72,7 @@ class Replays:
         self.may_record = may_record(model, self.memory)
         self.record = record or Recorder(model.head.weight.device).record
         self.desks: dict[Hashable, _Desk] = {}
-        self.half_copies: dict[int, list[Tensor]] = {}
+        self.copies: Copies = {}
 
     def construct(
         self,
@@ -104,7 +104,7 @@ class Replays:
     ) -> Rollout:
         steps = state.available.shape[1]
         pace = pace_of(stop, instances.device, AHEAD)
-        with inference(instances.device, self.half_copies):
+        with inference(instances.device, self.copies):
             embeddings = embed_in_time(self.model, self.problem, instances, steps, nearest, stop)
             desk = self._desk(instances, state, embeddings, nearest)
             desk.put(instances, state, embeddings)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lehd.model.attention import AttentionLayer, attend
-from lehd.model.precision import HALF, half_copies
+from lehd.model.precision import HALF, half_copies, wants_half
 
 LEAST = 512  # tokens; fewer are no faster in half precision
 BLOCK = 1024  # tokens in a block
@@ -26,7 +26,7 @@ GRAIN = 32  # a smaller block, the last, has a multiple of so many
 def halvable(layers: Sequence[AttentionLayer], x: Tensor, seen: Tensor | None = None) -> bool:
     """Whether half precision is asked for, on a CPU and without gradients, and pays. Rows in which nodes are missing
     are a GPU's business."""
-    asked = seen is None and x.is_cpu and torch.is_autocast_enabled("cpu") and not torch.is_grad_enabled()
+    asked = seen is None and x.is_cpu and wants_half(x) and not torch.is_grad_enabled()
     return asked and layers[0].plain and x.shape[0] * x.shape[1] >= LEAST
 
 

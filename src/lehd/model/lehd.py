@@ -23,6 +23,7 @@ from lehd.model.attention import AttentionLayer
 from lehd.model.ends import decoder_input
 from lehd.model.fused import fusable, run_fused
 from lehd.model.half import halvable, run_half
+from lehd.model.native import run_native, suits
 from lehd.model.precision import exactly
 from lehd.types import State
 
@@ -100,10 +101,13 @@ def with_both_ends(left: Tensor | None) -> Tensor | None:
 
 
 def run(layers: Iterable[nn.Module], x: Tensor, seen: Tensor | None = None) -> Tensor:
-    """The layers one after the other, by fused kernels on a GPU, in half precision on a CPU where that is asked for."""
+    """The layers one after the other: by fused kernels on a GPU, by a compiled one on a CPU, in half precision where
+    that is asked for, or by their own code."""
     stack = [layer for layer in layers if isinstance(layer, AttentionLayer)]
     if fusable(stack, x, seen):
         return run_fused(stack, x, seen)
+    if suits(stack, x, seen):
+        return run_native(stack, x)
     if halvable(stack, x, seen):
         return run_half(stack, x)
     with exactly(x) if x.is_cpu else nullcontext():

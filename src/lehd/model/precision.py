@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 BACKENDS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
 
 HALF = torch.bfloat16
-_kept: ContextVar[dict[int, list[Tensor]] | None] = ContextVar("half_copies", default=None)
+Copy = TypeVar("Copy")
+Copies = dict[Any, Any]  # of weights, by what they are called
+_kept: ContextVar[Copies | None] = ContextVar("copies", default=None)
 _half: ContextVar[bool | None] = ContextVar("half", default=None)
 
 
@@ -41,9 +43,9 @@ def exactly(tensor: Tensor) -> torch.autocast:
 
 
 @contextmanager
-def inference(device: torch.device, copies: dict[int, list[Tensor]] | None = None) -> Iterator[None]:
-    """The same without gradients. Weights must not change meanwhile: their half-precision copies are made once, and
-    kept in `copies` if it is given."""
+def inference(device: torch.device, copies: Copies | None = None) -> Iterator[None]:
+    """The same without gradients. Weights must not change meanwhile: copies of them, in half precision or in another
+    order, are made once, and kept in `copies` if it is given."""
     kept = _kept.get() if copies is None else copies
     before = _kept.set({} if kept is None else kept)
     try:
@@ -55,8 +57,8 @@ def inference(device: torch.device, copies: dict[int, list[Tensor]] | None = Non
 
 @contextmanager
 def in_half(wanted: bool) -> Iterator[None]:
-    """Within it inference multiplies matrices in bfloat16, or not, on whatever device, with one set of half-precision
-    copies of the weights."""
+    """Within it inference multiplies matrices in bfloat16, or not, on whatever device, with one set of copies of the
+    weights."""
     half, kept = _half.set(wanted), _kept.set({})
     try:
         yield
@@ -70,6 +72,27 @@ def cpu_has_half() -> bool:
     """Whether this processor multiplies bfloat16 numbers itself; others do so more slowly than single precision."""
     capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
     return bool(capabilities.get("avx512_bf16", False))
+
+
+def wants_half(x: Tensor) -> bool:
+    """Whether matrix products with such a tensor are to be in half precision."""
+    return torch.is_autocast_enabled(x.device.type)
+
+
+def inferring() -> bool:
+    """Whether this is within `inference`: weights do not change."""
+    return _kept.get() is not None
+
+
+def kept(name: Hashable, make: Callable[[], Copy]) -> Copy:
+    """What `make` makes of the weights; within `inference` it is made once."""
+    copies = _kept.get()
+    if copies is None:
+        return make()
+    if name not in copies:
+        copies[name] = make()
+    found: Copy = copies[name]
+    return found
 
 
 def half_copies(modules: Sequence[nn.Module]) -> list[list[Tensor]]:

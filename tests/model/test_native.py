@@ -1,0 +1,237 @@
+"""Layers on a CPU by the compiled kernel, beside their own code."""
+
+import shutil
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+from lehd.decoding.construct import construct
+from lehd.model import compiler, native
+from lehd.model import lehd as model_file
+from lehd.model.attention import AttentionLayer
+from lehd.model.checkpoint import load_model, shipped_weights
+from lehd.model.native import pack, run_native, suits
+from lehd.model.precision import in_half, inference
+from lehd.problems import of
+from tests.builders import cvrp, tsp
+
+CPU = torch.device("cpu")
+compiled = pytest.mark.skipif(native.kernel() is None, reason="no C compiler here")
+halves = pytest.mark.skipif(not getattr(native.kernel(), "half", False), reason="no half precision on this processor")
+
+
+def stack(dim=64, heads=4, hidden=128, norm="none", sharpen=0.0, depth=3):
+    torch.manual_seed(0)
+    return [AttentionLayer(dim, heads, hidden, norm, sharpen).eval() for _ in range(depth)]
+
+
+def by_the_layers(layers, x):
+    for layer in layers:
+        x = layer(x)
+    return x
+
+
+def ask(code):
+    """What Python says to it, in a process of its own."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def no_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    native.kernel.cache_clear()
+    yield tmp_path / "lehd"
+    native.kernel.cache_clear()
+
+
+@compiled
+@pytest.mark.parametrize(("rows", "length"), [(1, 1), (1, 2), (5, 17), (3, 16), (32, 40), (2, 300), (9, 102), (1, 777)])
+@pytest.mark.parametrize("sizes", [(64, 4, 128), (128, 8, 512), (128, 4, 64)])
+def test_it_is_the_same_function(rows, length, sizes):
+    layers, x = stack(*sizes, sharpen=0.25), torch.randn(rows, length, sizes[0])
+    before = x.clone()
+    with inference(CPU):
+        assert suits(layers, x)
+        torch.testing.assert_close(run_native(layers, x), by_the_layers(layers, x), atol=2e-5, rtol=2e-5)
+    assert torch.equal(x, before)
+
+
+@halves
+@pytest.mark.parametrize(("rows", "length"), [(1, 1), (5, 17), (32, 40), (2, 300)])
+def test_in_half_precision_it_is_but_for_rounding(rows, length):
+    layers, x = stack(), torch.randn(rows, length, 64)
+    with torch.no_grad():
+        wanted = by_the_layers(layers, x) - x
+    with in_half(True), inference(CPU):
+        assert suits(layers, x)
+        found = run_native(layers, x) - x
+    assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.01
+
+
+@compiled
+def test_large_and_equal_scores_are_no_trouble():
+    layers = stack(depth=1)
+    for x in (1e3 * torch.randn(2, 30, 64), torch.zeros(2, 30, 64), torch.full((1, 20, 64), 1e-30)):
+        with inference(CPU):
+            found, wanted = run_native(layers, x), by_the_layers(layers, x)
+        assert found.isfinite().all()
+        torch.testing.assert_close(found, wanted, atol=2e-5, rtol=1e-4)
+
+
+@compiled
+def test_rows_do_not_depend_on_what_else_is_there():
+    """Neither on other rows nor on how many threads share them: bit by bit."""
+    layers, x = stack(), torch.randn(13, 70, 64)
+    before = torch.get_num_threads()
+    with inference(CPU):
+        alone = torch.cat([run_native(layers, x[row : row + 1]) for row in range(13)])
+        try:
+            for threads in (1, 2, 5):
+                torch.set_num_threads(threads)
+                assert torch.equal(run_native(layers, x), alone)
+        finally:
+            torch.set_num_threads(before)
+
+
+@compiled
+def test_rows_that_are_strided_and_none_at_all():
+    layers, x = stack(), torch.randn(6, 9, 128)
+    with inference(CPU):
+        torch.testing.assert_close(run_native(layers, x[::2, :, ::2]), by_the_layers(layers, x[::2, :, ::2]))
+        assert run_native(layers, torch.zeros(0, 9, 64)).shape == (0, 9, 64)
+
+
+@compiled
+def test_it_is_used_where_it_can_be_and_nowhere_else(monkeypatch):
+    layers, x = stack(), torch.randn(8, 12, 64)
+    assert not suits(layers, x)  # gradients
+    with torch.no_grad():
+        assert not suits(layers, x)  # weights that may change
+    with inference(CPU):
+        assert suits(layers, x)
+        assert not suits(layers, x, torch.tensor(5))
+        assert not suits(layers, x.double())
+        assert not suits(stack(norm="batch"), x)
+        assert not suits(stack(hidden=96), x)
+        assert not suits(stack(heads=8), x)  # heads of 8
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+        assert suits(layers, x)
+        assert not suits(layers, x[:1])  # all threads on one row: torch's business
+    monkeypatch.setattr(native.kernel(), "half", False)
+    with in_half(True), inference(CPU):
+        assert not suits(layers, x)
+
+
+@compiled
+def test_weights_are_packed_once_and_forgotten_afterwards(monkeypatch):
+    layers, x, packed = stack(), torch.randn(2, 12, 64), []
+    monkeypatch.setattr(native, "pack", lambda *given: packed.append(given) or pack(*given))
+    with in_half(False):
+        for _ in range(3):
+            with inference(CPU):
+                first = run_native(layers, x)
+    assert len(packed) == 1
+    layers[0].qkv.weight.data.mul_(3)
+    with inference(CPU):
+        assert not torch.equal(run_native(layers, x), first)
+
+
+@compiled
+@pytest.mark.parametrize("make", [tsp, cvrp])
+@pytest.mark.parametrize("nearest", [None, 20])
+def test_whole_solutions_are_those_of_the_layers(make, nearest, monkeypatch):
+    instances = make(6, 40, seed=3)
+    problem = of(instances)
+    model, state = load_model(shipped_weights(problem.name)), problem.initial_state(instances)
+    used = []
+    monkeypatch.setattr(model_file, "run_native", lambda layers, x: used.append(len(x)) or run_native(layers, x))
+    found = construct(model, problem, instances, state, nearest=nearest)
+    assert used
+    monkeypatch.setattr(native, "kernel", lambda: None)
+    wanted = construct(model, problem, instances, state, nearest=nearest)
+    assert torch.equal(found.nodes, wanted.nodes)
+    assert torch.equal(found.via_depot, wanted.via_depot)
+
+
+@compiled
+def test_threads_of_a_caller_may_use_it_at_once():
+    layers, x = stack(), torch.randn(7, 50, 64)
+    with inference(CPU):
+        wanted, found = run_native(layers, x), {}
+
+    def work(number):
+        with inference(CPU):
+            for _ in range(20):
+                found[number] = run_native(layers, x)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(torch.equal(each, wanted) for each in found.values())
+
+
+@compiled
+def test_the_library_is_compiled_once_and_kept(no_cache, monkeypatch):
+    assert native.kernel() is not None
+    (library,) = no_cache.iterdir()
+    native.kernel.cache_clear()
+    monkeypatch.setattr(compiler.subprocess, "run", lambda *given, **how: pytest.fail("compiled again"))
+    assert native.kernel() is not None
+    assert list(no_cache.iterdir()) == [library]
+
+
+@compiled
+def test_a_library_that_is_broken_is_compiled_anew(no_cache):
+    ask("from lehd.model import native; native.kernel()")
+    (library,) = no_cache.iterdir()
+    whole = library.stat().st_size
+    library.write_bytes(b"no library")
+    assert native.kernel() is not None
+    assert [each.stat().st_size for each in no_cache.iterdir()] == [whole]
+
+
+@compiled
+def test_a_cache_that_cannot_be_written_is_no_hindrance(no_cache, monkeypatch):
+    no_cache.write_text("a file, not a folder")
+    assert native.kernel() is not None
+
+
+def test_without_a_compiler_the_layers_do_it(no_cache, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert native.kernel() is None
+    layers, x = stack(), torch.randn(2, 12, 64)
+    with inference(CPU):
+        assert not suits(layers, x)
+        assert torch.equal(model_file.run(layers, x), by_the_layers(layers, x))
+
+
+@pytest.mark.parametrize("script", ["exit 1", "sleep 60", "touch $(echo \"$@\" | sed 's/.*-o //; s/ .*//')"])
+def test_compilers_that_fail_or_hang_or_make_nothing_are_as_none(no_cache, script, tmp_path, monkeypatch):
+    fake = tmp_path / "fake-cc"
+    fake.write_text(f"#!/bin/sh\n{script}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("CC", str(fake))
+    monkeypatch.setattr(compiler, "PATIENCE", 0.5)
+    assert native.kernel() is None
+    assert not no_cache.exists() or not [each for each in no_cache.iterdir() if each.stat().st_size]
+
+
+@compiled
+def test_a_library_that_computes_something_else_is_not_used(no_cache, tmp_path, monkeypatch):
+    source = native.SOURCE.read_text()
+    wrong = source.replace("2.40226507e-1f", "2.9e-1f")  # of the exponential
+    assert wrong != source
+    path = tmp_path / "cpu_kernel.c"
+    path.write_text(wrong)
+    monkeypatch.setattr(native, "SOURCE", path)
+    assert native.kernel() is None
+
+
+def test_it_can_be_switched_off(monkeypatch):
+    monkeypatch.setenv("LEHD_NATIVE", "0")
+    assert ask("from lehd.model import native; print(native.kernel())") == "None\n"

@@ -42,7 +42,11 @@
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define UP(a, b) (((a) + (b) - 1) / (b) * (b))
 #define INLINE static inline __attribute__((always_inline))
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));

@@ -23,6 +23,7 @@ from lehd.errors import LehdError
 from lehd.memory import memory_of
 from lehd.model.checkpoint import fingerprint, load_model, shipped_weights
 from lehd.model.lehd import LEHD
+from lehd.model.native import hurried
 from lehd.model.precision import cpu_has_half, in_half
 from lehd.plan import VIEWS, Options
 from lehd.problems.base import Problem
@@ -125,7 +126,7 @@ def solve(
         if stopped:  # by the user: the rest get a solution, but no search
             rule = Stop(0, begun)
         search = Search(problem, instances.rows(part), network, where, rule, options, rng, begun, progress, room)
-        with _threads(where, len(search.given) * tokens), in_half(half):
+        with _threads(where, len(search.given) * tokens), in_half(half), hurried(time_limit is not None):
             search.run(None if given is None else given.rows(part), stopped)
         results += search.results(whole_seed, name)
     return results if batch else results[0]

@@ -1,5 +1,6 @@
 """Layers on a CPU by the compiled kernel, beside their own code."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import threading
 import pytest
 import torch
 
+import lehd
 from lehd.decoding.construct import construct
 from lehd.model import compiler, native
 from lehd.model import lehd as model_file
@@ -42,9 +44,9 @@ def ask(code):
 @pytest.fixture
 def no_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    native.kernel.cache_clear()
+    native._making.cache_clear()
     yield tmp_path / "lehd"
-    native.kernel.cache_clear()
+    native._making.cache_clear()
 
 
 @compiled
@@ -101,7 +103,10 @@ def test_rows_that_are_strided_and_none_at_all():
     layers, x = stack(), torch.randn(6, 9, 128)
     with inference(CPU):
         torch.testing.assert_close(run_native(layers, x[::2, :, ::2]), by_the_layers(layers, x[::2, :, ::2]))
-        assert run_native(layers, torch.zeros(0, 9, 64)).shape == (0, 9, 64)
+        for nothing in (torch.zeros(0, 9, 64), torch.zeros(3, 0, 64)):
+            assert not suits(layers, nothing)
+            assert model_file.run(layers, nothing).shape == nothing.shape
+        assert model_file.run([], x) is x
 
 
 @compiled
@@ -179,7 +184,7 @@ def test_threads_of_a_caller_may_use_it_at_once():
 def test_the_library_is_compiled_once_and_kept(no_cache, monkeypatch):
     assert native.kernel() is not None
     (library,) = no_cache.iterdir()
-    native.kernel.cache_clear()
+    native._making.cache_clear()
     monkeypatch.setattr(compiler.subprocess, "run", lambda *given, **how: pytest.fail("compiled again"))
     assert native.kernel() is not None
     assert list(no_cache.iterdir()) == [library]
@@ -193,6 +198,95 @@ def test_a_library_that_is_broken_is_compiled_anew(no_cache):
     library.write_bytes(b"no library")
     assert native.kernel() is not None
     assert [each.stat().st_size for each in no_cache.iterdir()] == [whole]
+
+
+@compiled
+def test_weights_of_models_that_are_gone_are_not_taken_for_others(monkeypatch):
+    copies, x = {}, torch.randn(1, 3, 64)
+    for seed in range(40):
+        torch.manual_seed(seed)
+        layers = [AttentionLayer(64, 4, 64)]
+        with inference(CPU, copies):
+            torch.testing.assert_close(run_native(layers, x), by_the_layers(layers, x), atol=2e-5, rtol=2e-5)
+
+
+@compiled
+def test_defaults_of_torch_do_not_matter(no_cache):
+    layers, x = stack(), torch.randn(2, 12, 64)
+    with inference(CPU):
+        wanted = run_native(layers, x)
+    native._making.cache_clear()
+    try:
+        torch.set_default_dtype(torch.bfloat16)
+        with torch.device("meta"), inference(CPU):
+            assert torch.equal(run_native(layers, x), wanted)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@compiled
+def test_random_numbers_are_left_alone(no_cache, monkeypatch):
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("seeded"))
+    before = torch.get_rng_state()
+    assert native.kernel() is not None
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@compiled
+def test_in_a_hurry_nobody_waits_for_the_compiler(no_cache, monkeypatch):
+    go, load = threading.Event(), compiler.load
+    monkeypatch.setattr(compiler, "load", lambda source: go.wait(60) and load(source))
+    layers, x = stack(), torch.randn(2, 12, 64)
+    with inference(CPU), native.hurried(True):
+        assert not suits(layers, x)
+        assert torch.equal(model_file.run(layers, x), by_the_layers(layers, x))
+        go.set()
+        with native.hurried(False):
+            assert suits(layers, x)
+        assert suits(layers, x)
+
+
+@compiled
+def test_a_time_limit_is_in_a_hurry_and_a_number_of_iterations_is_not(monkeypatch):
+    seen = []
+    monkeypatch.setattr(native, "kernel", lambda: seen.append(native._hurried.get()))
+    for options, hurried in [({"time_limit": 0.3}, True), ({"rrc": 1}, False)]:
+        lehd.solve(torch.rand(6, 2), device="cpu", **options)
+        assert set(seen) == {hurried}
+        seen.clear()
+
+
+@compiled
+def test_a_folder_that_others_can_write_to_is_not_trusted(no_cache):
+    no_cache.mkdir(mode=0o700)
+    no_cache.chmod(0o777)
+    assert native.kernel() is not None
+    assert not list(no_cache.iterdir())
+
+
+@compiled
+def test_a_user_without_a_home(monkeypatch):
+    def fails(path):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(compiler.Path, "expanduser", fails)
+    native._making.cache_clear()
+    assert native.kernel() is not None
+    native._making.cache_clear()
+
+
+@compiled
+def test_many_numbers_of_rows_need_few_threads():
+    layers, before = stack(), torch.get_num_threads()
+    torch.set_num_threads(12)
+    try:
+        with inference(CPU):
+            for rows in range(2, 13):
+                run_native(layers, torch.zeros(rows, 300, 64))
+    finally:
+        torch.set_num_threads(before)
+    assert sum(thread.name.startswith("layers") for thread in threading.enumerate()) <= os.cpu_count()
 
 
 @compiled
@@ -224,7 +318,7 @@ def test_compilers_that_fail_or_hang_or_make_nothing_are_as_none(no_cache, scrip
 @compiled
 def test_a_library_that_computes_something_else_is_not_used(no_cache, tmp_path, monkeypatch):
     source = native.SOURCE.read_text()
-    wrong = source.replace("2.40226507e-1f", "2.9e-1f")  # of the exponential
+    wrong = source.replace("2.40222421e-1f", "2.9e-1f")  # of the exponential
     assert wrong != source
     path = tmp_path / "cpu_kernel.c"
     path.write_text(wrong)

@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ COMPILERS = ("cc", "gcc", "clang")  # besides what CC names
 OPTIONS = ("-O3", "-shared", "-fPIC")
 # Ways to say "for this processor", the first that a compiler understands.
 TARGETS = (("-march=native",), ("-mcpu=native",))
-PATIENCE = 60.0  # seconds; it takes one or two
+PATIENCE = 20.0  # seconds; it takes one or two
 
 
 def load(source: Path) -> ctypes.CDLL | None:
@@ -24,19 +25,24 @@ def load(source: Path) -> ctypes.CDLL | None:
     compiler = find_compiler()
     if compiler is None:
         return None
-    path = cache_folder() / f"{source.stem}-{_fingerprint(source, compiler)}.so"
-    with suppress(OSError):  # not there yet, or not a library
-        return ctypes.CDLL(str(path))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return _compile(source, compiler, path)
-    except OSError:  # nothing can be written there: it is compiled anew in every process
-        with tempfile.TemporaryDirectory() as folder, suppress(OSError):
-            return _compile(source, compiler, Path(folder) / path.name)
+    name = f"{source.stem}-{_fingerprint(source, compiler)}.so"
+    with suppress(OSError, RuntimeError):  # a user without a home, a folder that nothing can be written to
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if _private(folder):
+            with suppress(OSError):  # not there yet, or not a library
+                return ctypes.CDLL(str(folder / name))
+            return _compile(source, compiler, folder / name)
+    with tempfile.TemporaryDirectory() as elsewhere, suppress(OSError):  # in every process anew
+        return _compile(source, compiler, Path(elsewhere) / name)
     return None
 
 
 def find_compiler() -> str | None:
+    if os.name == "nt":  # compilers there need not keep vectors where the processor wants them
+        return None
+    if sys.platform == "darwin" and subprocess.run(["xcode-select", "-p"], capture_output=True, check=False).returncode:
+        return None  # to call the compiler would ask the user to install one
     names = [name for name in (os.environ.get("CC"), *COMPILERS) if name]
     return next((found for name in names if (found := shutil.which(name))), None)
 
@@ -46,13 +52,19 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path("~/.cache").expanduser()) / "lehd"
 
 
+def _private(folder: Path) -> bool:
+    """Whether nobody else can put a library there."""
+    facts = folder.stat()
+    return facts.st_uid == os.getuid() and not facts.st_mode & 0o022
+
+
 def _compile(source: Path, compiler: str, path: Path) -> ctypes.CDLL | None:
     """Other processes may do the same at the same time: each writes a file of its own and puts it in place whole."""
     descriptor, name = tempfile.mkstemp(suffix=".so", dir=path.parent)
     os.close(descriptor)
     try:
         for target in TARGETS:
-            command = [compiler, *OPTIONS, *target, "-o", name, str(source), "-lm"]
+            command = [compiler, *OPTIONS, *target, "-o", name, str(source)]
             try:
                 done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
             except (OSError, subprocess.TimeoutExpired):

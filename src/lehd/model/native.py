@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from ctypes import c_float, c_int, c_long, c_void_p
 from functools import cache
 from pathlib import Path
@@ -30,6 +33,7 @@ WORTH_SHARING = 512  # tokens: with fewer it is over before other threads have b
 FEW_THREADS = 3  # so many together are not faster, by torch, than one by the kernel
 TOLERANCE = {False: 1e-4, True: 0.03}  # relative error of a library that can be trusted; True: in half precision
 _ADDRESS, _NUMBER = c_void_p, c_long
+_hurried: ContextVar[bool] = ContextVar("hurried", default=False)
 
 
 class _Layer(ctypes.Structure):
@@ -43,6 +47,7 @@ class Packed(NamedTuple):
 
     layers: ctypes.Array[_Layer]
     tensors: list[Tensor]  # whose addresses they hold
+    owners: list[AttentionLayer]  # alive as long as this: it is kept under their addresses
 
 
 class Kernel:
@@ -50,25 +55,25 @@ class Kernel:
         self._room, self._layers = library.lehd_room, library.lehd_layers
         self._room.argtypes, self._room.restype = [_NUMBER] * 5, _NUMBER
         self._layers.argtypes = [
-            _ADDRESS, _NUMBER, _NUMBER, _ADDRESS, _NUMBER, _NUMBER, _NUMBER, _NUMBER, c_float, c_int, _ADDRESS
+            _ADDRESS, _ADDRESS, _NUMBER, _NUMBER, _ADDRESS, _NUMBER, _NUMBER, _NUMBER, _NUMBER, c_float, c_int, _ADDRESS
         ]  # fmt: skip
         self._layers.restype = None
         self.half = bool(library.lehd_half())
 
-    def run(self, layers: Sequence[AttentionLayer], packed: Packed, x: Tensor, half: bool) -> None:
-        """x (R, n, D) through the layers, in place. Python's lock is free meanwhile."""
-        first, (rows, length, dim) = layers[0], x.shape
-        hidden = first.ff_in.out_features
-        sizes = (dim, first.heads, hidden)
-        scratch = torch.empty(self._room(rows, length, *sizes))
-        factor = scale(length, dim // first.heads, first.sharpen)
-        which = (x.data_ptr(), rows, length, packed.layers, len(layers), *sizes)
-        self._layers(*which, factor, half, scratch.data_ptr())
+    def run(self, packed: Packed, x: Tensor, y: Tensor, half: bool) -> None:
+        """x (R, n, D) through the layers, to y; both contiguous. Python's lock is free meanwhile."""
+        first, (rows, length, dim) = packed.owners[0], x.shape
+        sizes = (dim, first.heads, first.ff_in.out_features)
+        scratch = torch.empty(self._room(rows, length, *sizes), dtype=torch.float32, device="cpu")
+        which = (x.data_ptr(), y.data_ptr(), rows, length, packed.layers, len(packed.owners), *sizes)
+        self._layers(*which, scale(length, dim // first.heads, first.sharpen), half, scratch.data_ptr())
 
 
 def suits(layers: Sequence[AttentionLayer], x: Tensor, seen: Tensor | None = None) -> bool:
     """Whether the kernel can do it, and should. Rows in which nodes are missing are a GPU's business."""
     if seen is not None or not x.is_cpu or x.dtype != torch.float32 or torch.is_grad_enabled() or not inferring():
+        return False
+    if not layers or not x.numel():
         return False
     first, (rows, _, dim) = layers[0], x.shape
     fits = dim % COLUMNS == first.ff_in.out_features % COLUMNS == dim // first.heads % PANEL == 0
@@ -80,14 +85,14 @@ def suits(layers: Sequence[AttentionLayer], x: Tensor, seen: Tensor | None = Non
 
 def run_native(layers: Sequence[AttentionLayer], x: Tensor) -> Tensor:
     """(R, n, D) -> (R, n, D), as if the layers were called one after the other."""
-    found, half = kernel(), wants_half(x)
+    found, half, x = kernel(), wants_half(x), x.contiguous()
     assert found is not None
     packed = kept(("packed", half, *map(id, layers)), lambda: pack(layers, half))
-    y = x.clone(memory_format=torch.contiguous_format)
+    y = torch.empty_like(x)
     threads = min(torch.get_num_threads(), len(x)) if x.shape[0] * x.shape[1] >= WORTH_SHARING else 1
-    first, *rest = y.tensor_split(threads)
-    running = [_pool(threads - 1).submit(found.run, layers, packed, part, half) for part in rest]
-    found.run(layers, packed, first, half)
+    first, *rest = zip(x.tensor_split(threads), y.tensor_split(threads))
+    running = [_pool().submit(found.run, packed, *part, half) for part in rest]
+    found.run(packed, *first, half)
     for each in running:
         each.result()
     return y
@@ -108,7 +113,7 @@ def pack(layers: Sequence[AttentionLayer], half: bool) -> Packed:
             setattr(one, name, address(_panels(linear.weight.detach(), half)))
             if name != "qkv":
                 setattr(one, f"{name}_bias", address(linear.bias.detach().float().contiguous()))
-    return Packed(array, tensors)
+    return Packed(array, tensors, list(layers))
 
 
 def _panels(weight: Tensor, half: bool) -> Tensor:
@@ -119,9 +124,41 @@ def _panels(weight: Tensor, half: bool) -> Tensor:
     return panels.contiguous()
 
 
-@cache
+# ---- the library
+
+
+@contextmanager
+def hurried(wanted: bool) -> Iterator[None]:
+    """Within it nobody waits for the compiler, if it is needed: until then the layers' own code does the work."""
+    before = _hurried.set(wanted)
+    try:
+        yield
+    finally:
+        _hurried.reset(before)
+
+
 def kernel() -> Kernel | None:
     """The kernel, if it can be compiled here and does what the layers do."""
+    made = _making()
+    return None if _hurried.get() and not made.done() else made.result()
+
+
+@cache
+def _making() -> Future[Kernel | None]:
+    """The kernel as it will be, made in a thread that no process waits for when it ends."""
+    future: Future[Kernel | None] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(_make())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="compiler", daemon=True).start()
+    return future
+
+
+def _make() -> Kernel | None:
     library = None if os.environ.get("LEHD_NATIVE") == "0" else compiler.load(SOURCE)
     if library is None:
         return None
@@ -129,17 +166,37 @@ def kernel() -> Kernel | None:
     return found if all(_agrees(found, half) for half in {False, found.half}) else None
 
 
+@torch.no_grad()
 def _agrees(found: Kernel, half: bool) -> bool:
     """Whether it computes what a layer does: compilers and emulated processors have bugs."""
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), torch.autocast("cpu", enabled=False):
-        torch.manual_seed(0)
-        layer = AttentionLayer(64, 4, 128)
-        x = torch.randn(3, 21, 64)
-        wanted, y = layer(x) - x, x.clone()
-        found.run([layer], pack([layer], half), y, half)
+
+    def numbers(*shape: int, step: float) -> Tensor:
+        count = torch.arange(torch.Size(shape).numel(), dtype=torch.float32, device="cpu")
+        return (step * count).sin().view(shape)
+
+    with torch.autocast("cpu", enabled=False):
+        with torch.device("meta"):  # no random numbers: other threads may count on theirs
+            layer = AttentionLayer(64, 4, 128)
+        layer = layer.to_empty(device="cpu").float()
+        for number, weight in enumerate(layer.parameters()):
+            weight.copy_(numbers(*weight.shape, step=1.1 + 0.1 * number) / 8)
+        x = numbers(3, 21, 64, step=0.7)
+        wanted, y = layer(x) - x, torch.empty_like(x)
+        found.run(pack([layer], half), x, y, half)
         return bool((y - x - wanted).norm() < TOLERANCE[half] * wanted.norm())
 
 
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "layers")
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), "layers")
+
+
+def _forget() -> None:
+    """Threads do not come along into a process that was forked."""
+    _pool.cache_clear()
+    if _making.cache_info().currsize and not _making().done():
+        _making.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -24,6 +24,7 @@ def test_the_installed_wheel_solves_the_examples(tmp_path):
         shutil.copy(ROOT / "examples" / name, tmp_path)
     home = run("-c", "import lehd; print(lehd.__file__)", cwd=tmp_path, PYTHONPATH=str(site))
     assert Path(home.stdout.strip()).is_relative_to(site)
+    assert (site / "lehd" / "model" / "cpu_kernel.c").exists()  # without it all goes well, but slowly
     command = ["-m", "lehd.cli", "solve", "harbour.tsp", "bakery.vrp", "--rrc", "1", "--output", "out", "--plot", "out"]
     run(*command, cwd=tmp_path, PYTHONPATH=str(site))
     written = {path.name for path in (tmp_path / "out").iterdir()}

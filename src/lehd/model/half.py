@@ -1,5 +1,5 @@
-"""A stack of attention layers on a CPU in half precision: the same function as the layers themselves under autocast,
-without converting the weights at every step.
+"""A stack of attention layers on a CPU in half precision by torch's products, where the compiled kernel (native.py)
+cannot be had: the same function as the layers themselves under autocast, without converting the weights at every step.
 
 Sums along the layers and the attention itself stay in single precision: the one would lose what the layers add, the
 other is not faster in half. Matrix products in half precision are prepared anew for every number of tokens, which takes

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from lehd.model.precision import in_half, inference
 from lehd.problems import of
 from tests.builders import cvrp, tsp
 
+BOUNDS = Path(__file__).with_name("kernel_bounds.c")
 CPU = torch.device("cpu")
 compiled = pytest.mark.skipif(native.kernel() is None, reason="no C compiler here")
 halves = pytest.mark.skipif(not getattr(native.kernel(), "half", False), reason="no half precision on this processor")
@@ -71,6 +73,20 @@ def test_in_half_precision_it_is_but_for_rounding(rows, length):
         assert suits(layers, x)
         found = run_native(layers, x) - x
     assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.01
+
+
+@compiled
+@pytest.mark.parametrize("processor", ["native", "x86-64-v3", "x86-64"])
+def test_it_stays_within_its_memory(processor, tmp_path):
+    program, options = tmp_path / "bounds", ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    found = compiler.find_compiler()
+    command = [found, *options, f"-march={processor}", "-I", native.SOURCE.parent, BOUNDS, "-o", program, "-lm"]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip(f"{found} cannot watch memory, or not for {processor}")
+    done = subprocess.run([program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    half = processor == "native" and native.kernel().half
+    assert done.stdout == ("ok, half\n" if half else "ok\n")
 
 
 @compiled

@@ -311,6 +311,16 @@ def test_a_cache_that_cannot_be_written_is_no_hindrance(no_cache, monkeypatch):
     assert native.kernel() is not None
 
 
+@compiled
+def test_where_nothing_can_be_written_the_layers_do_it(no_cache, monkeypatch):
+    def nowhere(*_, **__):
+        raise FileNotFoundError("no usable temporary directory")
+
+    no_cache.write_text("not a folder")
+    monkeypatch.setattr(compiler.tempfile, "TemporaryDirectory", nowhere)
+    assert native.kernel() is None
+
+
 def test_without_a_compiler_the_layers_do_it(no_cache, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert native.kernel() is None

@@ -33,7 +33,7 @@ def load(source: Path) -> ctypes.CDLL | None:
             with suppress(OSError):  # not there yet, or not a library
                 return ctypes.CDLL(str(folder / name))
             return _compile(source, compiler, folder / name)
-    with tempfile.TemporaryDirectory() as elsewhere, suppress(OSError):  # in every process anew
+    with suppress(OSError), tempfile.TemporaryDirectory() as elsewhere:  # in every process anew
         return _compile(source, compiler, Path(elsewhere) / name)
     return None
 

@@ -98,8 +98,8 @@ def main() -> None:
     given = parser.parse_args()
     stop = Stop() if given.stop_after is None else max_runtime(given.stop_after)
     how = (given.weights, given.limit, given.device, given.seed, given.batch, given.turn, given.nearest)
-    options = Options(tuple(given.rrc), *how, stop=stop)
     try:
+        options = Options(tuple(given.rrc), *how, stop=stop)
         paths = find_sets(given.folder, given.sets)
         run_uniform(paths, options, Store(given.output), PrintLines(), given.time_limit, given.start)
     except LehdError as error:

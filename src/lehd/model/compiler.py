@@ -7,35 +7,58 @@ import hashlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 COMPILERS = ("cc", "gcc", "clang")  # besides what CC names
 OPTIONS = ("-O3", "-shared", "-fPIC")
-# Ways to say "for this processor", the first that a compiler understands.
-TARGETS = (("-march=native",), ("-mcpu=native",))
-PATIENCE = 20.0  # seconds; it takes one or two
+X86 = ("x86_64", "amd64", "i386", "i686")
+PATIENCE = 60.0  # seconds; it takes one or two, on a busy machine more
+# What it makes has a name of its own at first, so that processes that do the same at the same time do not disturb each
+# other, and is put in place whole, even if whoever asked for it is gone by then.
+SCRIPT = 'final=$1 own=$1.$$; shift; if "$@" -o "$own"; then mv -f "$own" "$final"; else rm -f "$own"; fi'
 
 
-def load(source: Path) -> ctypes.CDLL | None:
-    """The library of a C file; None where there is no compiler, or none that can compile it."""
-    compiler = find_compiler()
-    if compiler is None:
+class Library:
+    """A C file's library, which need not be there yet."""
+
+    def __init__(self, source: Path, compiler: str):
+        target = "-march=native" if platform.machine().lower() in X86 else "-mcpu=native"
+        command = [compiler, *OPTIONS, target, str(source)]
+        self.path = _place(f"{source.stem}-{_fingerprint(source, command)}.so")
+        self.command = ["sh", "-c", SCRIPT, "compile", str(self.path), *command]
+
+    def load(self) -> ctypes.CDLL | None:
+        """The library, if it is there."""
+        with suppress(OSError):  # something else is
+            return ctypes.CDLL(str(self.path)) if self.path.exists() else None
         return None
-    name = f"{source.stem}-{_fingerprint(source, compiler)}.so"
-    with suppress(OSError, RuntimeError):  # a user without a home, a folder that nothing can be written to
-        folder = cache_folder()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if _private(folder):
-            with suppress(OSError):  # not there yet, or not a library
-                return ctypes.CDLL(str(folder / name))
-            return _compile(source, compiler, folder / name)
-    with suppress(OSError), tempfile.TemporaryDirectory() as elsewhere:  # in every process anew
-        return _compile(source, compiler, Path(elsewhere) / name)
-    return None
+
+    def begin(self) -> None:
+        """Have it compiled while others work."""
+        _start(["sh", "-c", '"$@" &', "begin", *self.command]).wait()
+
+    def compile(self) -> ctypes.CDLL | None:
+        """Compile it now. Whoever is interrupted leaves the compiler to its work."""
+        process = _start(self.command)
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            self.path.with_name(f"{self.path.name}.{process.pid}").unlink(missing_ok=True)
+        return self.load()
+
+
+def library(source: Path) -> Library | None:
+    """The library of a C file; None where there is no compiler."""
+    found = find_compiler()
+    return None if found is None else Library(source, found)
 
 
 def find_compiler() -> str | None:
@@ -52,42 +75,44 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path("~/.cache").expanduser()) / "lehd"
 
 
+def _start(command: list[str]) -> subprocess.Popen[bytes]:
+    """In a session of its own, which an interrupt on a terminal does not reach."""
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+
+
+def _place(name: str) -> Path:
+    """Where a library is kept: in the user's cache or, where that cannot be, in a folder of this process alone."""
+    with suppress(OSError, RuntimeError):  # a user without a home, a folder that nothing can be written to
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if _private(folder) and (os.access(folder, os.W_OK) or (folder / name).exists()):
+            return folder / name
+    return Path(_elsewhere().name) / name
+
+
+@cache
+def _elsewhere() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="lehd-")
+
+
 def _private(folder: Path) -> bool:
     """Whether nobody else can put a library there."""
     facts = folder.stat()
     return facts.st_uid == os.getuid() and not facts.st_mode & 0o022
 
 
-def _compile(source: Path, compiler: str, path: Path) -> ctypes.CDLL | None:
-    """Other processes may do the same at the same time: each writes a file of its own and puts it in place whole."""
-    descriptor, name = tempfile.mkstemp(suffix=".so", dir=path.parent)
-    os.close(descriptor)
-    try:
-        for target in TARGETS:
-            command = [compiler, *OPTIONS, *target, "-o", name, str(source)]
-            try:
-                done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
-            except (OSError, subprocess.TimeoutExpired):
-                return None
-            if done.returncode == 0:
-                os.replace(name, path)
-                return ctypes.CDLL(str(path))
-        return None
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
-
-
-def _fingerprint(source: Path, compiler: str) -> str:
+def _fingerprint(source: Path, command: list[str]) -> str:
     """Of all that the library depends on: homes are shared by machines with other processors."""
-    facts = (source.read_text(encoding="utf-8"), compiler, OPTIONS, TARGETS, platform.system(), _processor())
+    made = os.stat(command[0])
+    facts = (source.read_bytes(), command[:-1], made.st_size, made.st_mtime_ns, platform.system(), _processor())
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 def _processor() -> str:
     """What tells processors apart for a compiler."""
     with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         keys = ("model name", "cpu family", "model", "flags", "Features")
         return repr(sorted({line for line in lines if line.partition(":")[0].strip() in keys}))
     return f"{platform.machine()} {platform.processor()}"

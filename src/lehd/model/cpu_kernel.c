@@ -216,17 +216,17 @@ INLINE void product(const void *a, long a_row, const void *b, const float *bias,
 
 /* ---- attention */
 
-/* e to the power of x, x <= 0, off by 3e-7 of it near 0 and 4e-6 far below: 2^whole times a polynomial of what is left. */
+/* e to the power of x, x <= 0, off by 3e-7 of it near 0 and 4e-6 far below: 2^(a whole number) times a polynomial of what is left. */
 INLINE vec exponential(vec x) {
     const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to whole numbers */
-    vec power = larger(x * 1.44269504f, all(-126.0f)), whole = (power + shift) - shift, rest = power - whole;
+    vec power = larger(x * 1.44269504f, all(-126.0f)), shifted = power + shift, rest = power - (shifted - shift);
     vec value = all(1.32647273e-3f); /* the polynomial that is nowhere far off 2^rest */
     value = value * rest + 9.67151277e-3f;
     value = value * rest + 5.55073374e-2f;
     value = value * rest + 2.40222421e-1f;
     value = value * rest + 6.93146978e-1f;
     value = value * rest + 1.0f;
-    return (vec)((ivec)value + (__builtin_convertvector(whole, ivec) << 23));
+    return (vec)((ivec)value + ((ivec)shifted << 23)); /* what was added is shifted out of it */
 }
 
 /* One head of one row: queries, keys and values (nodes, size) stand `apart` from each other in `qkv`. */

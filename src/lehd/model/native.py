@@ -11,8 +11,8 @@ import ctypes
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from ctypes import c_float, c_int, c_long, c_void_p
 from functools import cache
@@ -139,27 +139,48 @@ def hurried(wanted: bool) -> Iterator[None]:
 
 def kernel() -> Kernel | None:
     """The kernel, if it can be compiled here and does what the layers do."""
-    made = _making()
-    return None if _hurried.get() and not made.done() else made.result()
+    return _search.answer(wait=not _hurried.get())
 
 
-@cache
-def _making() -> Future[Kernel | None]:
-    """The kernel as it will be, made in a thread that no process waits for when it ends."""
-    future: Future[Kernel | None] = Future()
+class _Search:
+    """For the kernel: what was found once, be it nothing, stays the answer."""
 
-    def work() -> None:
-        try:
-            future.set_result(_make())
-        except BaseException as error:
-            future.set_exception(error)
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.library: compiler.Library | None = None
+        self.found: Kernel | None = None
+        self.over = False
 
-    threading.Thread(target=work, name="compiler", daemon=True).start()
-    return future
+    def answer(self, wait: bool) -> Kernel | None:
+        if not self.over and self.lock.acquire(blocking=wait):
+            try:
+                if not self.over:
+                    self._look(wait)
+            finally:
+                self.lock.release()
+        return self.found
+
+    def _look(self, wait: bool) -> None:
+        """Load the library. If it has to be compiled first, wait for that, or see that it is and come again."""
+        with suppress(OSError, RuntimeError, ValueError):  # whatever is not as expected, the layers can do without
+            first = self.library is None
+            if first:
+                self.library = None if os.environ.get("LEHD_NATIVE") == "0" else compiler.library(SOURCE)
+            if self.library is not None:
+                loaded = self.library.load()
+                if loaded is None and not wait:
+                    if first:
+                        self.library.begin()
+                    return
+                self.found = _trusted(loaded or self.library.compile())
+        self.over = True
 
 
-def _make() -> Kernel | None:
-    library = None if os.environ.get("LEHD_NATIVE") == "0" else compiler.load(SOURCE)
+_search = _Search()
+
+
+def _trusted(library: ctypes.CDLL | None) -> Kernel | None:
+    """The kernel of a library that computes what the layers do."""
     if library is None:
         return None
     found = Kernel(library)
@@ -177,9 +198,9 @@ def _agrees(found: Kernel, half: bool) -> bool:
     with torch.autocast("cpu", enabled=False):
         with torch.device("meta"):  # no random numbers: other threads may count on theirs
             layer = AttentionLayer(64, 4, 128)
-        layer = layer.to_empty(device="cpu").float()
-        for number, weight in enumerate(layer.parameters()):
-            weight.copy_(numbers(*weight.shape, step=1.1 + 0.1 * number) / 8)
+        shapes = enumerate(layer.state_dict().items())
+        weights = {name: numbers(*weight.shape, step=1.1 + 0.1 * number) / 8 for number, (name, weight) in shapes}
+        layer.load_state_dict(weights, assign=True)
         x = numbers(3, 21, 64, step=0.7)
         wanted, y = layer(x) - x, torch.empty_like(x)
         found.run(pack([layer], half), x, y, half)
@@ -192,10 +213,11 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """Threads do not come along into a process that was forked."""
+    """Threads do not come along into a process that was forked, and a lock that one of them holds stays locked."""
+    global _search
     _pool.cache_clear()
-    if _making.cache_info().currsize and not _making().done():
-        _making.cache_clear()
+    if not _search.over:
+        _search = _Search()
 
 
 if hasattr(os, "register_at_fork"):

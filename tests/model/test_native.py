@@ -149,7 +149,9 @@ def test_it_is_used_where_it_can_be_and_nowhere_else(monkeypatch):
         assert not suits(stack(heads=8), x)  # heads of 8
         monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
         assert suits(layers, x)
-        assert not suits(layers, x[:1])  # all threads on one row: torch's business
+        assert suits(layers, x[:1])
+        assert suits(layers, torch.randn(2, 512, 64))
+        assert not suits(layers, torch.randn(1, 512, 64))  # all threads on one long row: torch's business
     monkeypatch.setattr(native.kernel(), "half", False)
     with in_half(True), inference(CPU):
         assert not suits(layers, x)

@@ -29,8 +29,8 @@ from lehd.model.precision import HALF, inferring, kept, wants_half
 SOURCE = Path(__file__).with_name("cpu_kernel.c")
 PANEL = 16  # columns of a matrix that lie together
 COLUMNS = 64  # every width is a multiple of it, and the size of heads one of PANEL
-WORTH_SHARING = 512  # tokens: with fewer it is over before other threads have begun
-FEW_THREADS = 3  # so many together are not faster, by torch, than one by the kernel
+WORTH_SHARING = 512  # tokens: with fewer it is over before other threads have begun, torch's too
+FEW_THREADS = 3  # so many together are not faster at a long row, by torch, than one by the kernel
 TOLERANCE = {False: 1e-4, True: 0.03}  # relative error of a library that can be trusted; True: in half precision
 _ADDRESS, _NUMBER = c_void_p, c_long
 _hurried: ContextVar[bool] = ContextVar("hurried", default=False)
@@ -75,9 +75,10 @@ def suits(layers: Sequence[AttentionLayer], x: Tensor, seen: Tensor | None = Non
         return False
     if not layers or not x.numel():
         return False
-    first, (rows, _, dim) = layers[0], x.shape
+    first, (rows, length, dim) = layers[0], x.shape
     fits = dim % COLUMNS == first.ff_in.out_features % COLUMNS == dim // first.heads % PANEL == 0
-    if not first.plain or not fits or (rows == 1 and torch.get_num_threads() > FEW_THREADS):
+    torchs = rows == 1 and length >= WORTH_SHARING and torch.get_num_threads() > FEW_THREADS
+    if not first.plain or not fits or torchs:
         return False
     found = kernel()
     return found is not None and (found.half or not wants_half(x))

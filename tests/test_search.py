@@ -110,6 +110,11 @@ def test_parts_are_turned_under_a_time_limit_unless_asked_otherwise(monkeypatch,
         assert plan(tsp(1, 5000), monkeypatch, construction, Options(turn=asked))["turn"] is turned
 
 
+@pytest.mark.parametrize(("fleet", "detours"), [({}, True), ({"vehicles": torch.tensor([9])}, False)])
+def test_there_are_detours_where_lengths_are_all_that_counts(monkeypatch, fleet, detours):
+    assert plan(cvrp(1, 900, **fleet), monkeypatch, construction=600)["detours"] is detours
+
+
 @pytest.mark.parametrize(("asked", "turned"), [(None, False), (True, True), (False, False)])
 def test_with_a_number_of_iterations_parts_are_as_in_the_paper(monkeypatch, asked, turned):
     found = []

@@ -115,6 +115,8 @@ class Search:
                 on_iteration=self._on_iteration,
                 construct_part=self.construct_greedily,
                 turn=plan.turn,
+                # On a GPU that was not tried; with a fleet limit lengths are not all that counts.
+                detours=self.instances.device.type == "cpu" and self.instances.vehicles is None,
             )
         except KeyboardInterrupt:
             self.interrupted = True

@@ -1,11 +1,13 @@
 import itertools
 import random
+import time
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lehd.decoding import rrc
 from lehd.decoding.construct import construct
 from lehd.decoding.rrc import random_reconstruct
 from lehd.decoding.stop import Stop, max_iterations
@@ -52,6 +54,66 @@ def test_no_iteration_makes_any_solution_worse(make, size, seed, asymmetric, cov
     )
     for before, after in itertools.pairwise(costs):
         assert (after <= before + 1e-9).all()
+
+
+def run_with_detours(instances, solution, stop, coverage=0, seed=0):
+    """The solution at the end, and the costs after every iteration."""
+    problem, costs = of(instances), []
+
+    def watch(iteration, solution):
+        problem.check(instances, solution)
+        costs.append(problem.cost(instances, solution))
+
+    end = random_reconstruct(
+        tiny_model(problem, seed), problem, instances, solution, stop, random.Random(seed),
+        coverage=coverage, on_iteration=watch, detours=True,
+    )  # fmt: skip
+    return end, torch.stack([problem.cost(instances, solution), *costs])
+
+
+@pytest.mark.parametrize("coverage", [0, 40])
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_detours_end_with_the_shortest_solution_there_was(make, coverage, monkeypatch):
+    monkeypatch.setattr(rrc, "STUCK", 2)
+    monkeypatch.setattr(rrc, "DETOUR", 5.0)
+    instances = make(4, 25)
+    stop = Stop(iterations=40, deadline=time.perf_counter() + 1e6)
+    end, costs = run_with_detours(instances, random_solution(instances), stop, coverage)
+    assert (costs.diff(dim=0) > 1e-9).any(0).all()  # all of them went by longer ones
+    torch.testing.assert_close(of(instances).cost(instances, end), costs.min(0).values)
+    assert (costs[-1] > costs.min(0).values).any()
+
+
+@pytest.mark.parametrize("make", [tsp, cvrp])
+def test_there_are_no_detours_without_a_time_limit(make, monkeypatch):
+    monkeypatch.setattr(rrc, "STUCK", 0)
+    monkeypatch.setattr(rrc, "DETOUR", 5.0)
+    instances = make(4, 25)
+    _, costs = run_with_detours(instances, random_solution(instances), max_iterations(20))
+    assert (costs.diff(dim=0) <= 1e-9).all()
+
+
+def test_a_part_may_be_longer_where_the_search_is_stuck_and_the_less_the_less_time_is_left():
+    class Clock(Stop):
+        left = 10.0
+
+        def time_left(self):
+            return self.left
+
+    instances, clock = tsp(2, 50), Clock(deadline=0.0)
+    solution, problem = random_solution(instances), of(instances)
+    best = rrc.Best(problem, instances, solution, clock)
+    best.since = torch.tensor([rrc.STUCK - 1, rrc.STUCK])
+    for clock.left in (10.0, 5.0, 0.0, -1.0):
+        allowed = best.allowance(20_000, clock, generator(0)).view(2, -1)
+        mean = rrc.DETOUR * problem.cost(instances, solution)[1] / 50 * max(clock.left, 0) / 10
+        assert (allowed[0] == 0).all()
+        torch.testing.assert_close(allowed[1].mean(), mean, rtol=0.03, atol=0)
+    best.note(problem, instances, solution)
+    assert best.since.tolist() == [rrc.STUCK, rrc.STUCK + 1]
+    best.cost = best.cost + torch.tensor([0.0, 1.0])
+    best.note(problem, instances, solution)
+    assert best.since.tolist() == [rrc.STUCK + 1, 0]
 
 
 @pytest.mark.parametrize("parallel", [False, True])

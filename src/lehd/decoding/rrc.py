@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from lehd.decoding.construct import construct
 from lehd.decoding.picture import faithful, redrawn
@@ -18,9 +19,11 @@ from lehd.memory import Memory
 from lehd.model.lehd import LEHD
 from lehd.problems.base import Problem
 from lehd.symmetry import turned_at_random
-from lehd.types import Instances, Rollout, Solution
+from lehd.types import Instances, Rollout, Solution, State
 
 SHORTEST = 4  # shorter partial solutions have nothing to decide
+STUCK = 30  # iterations in which nothing shorter was found
+DETOUR = 0.3  # how much longer a part may be then on average: so many times the mean distance between two stops
 FEW = 24  # lengths that come again soon: on a GPU what has been done before is done faster
 ConstructPart = Callable[..., Rollout]  # of instances and state, with nearest= and stop=
 
@@ -40,6 +43,7 @@ def random_reconstruct(
     construct_part: ConstructPart | None = None,
     turn: bool = False,
     pieces: bool | None = None,
+    detours: bool = False,
 ) -> Solution:
     """Improve the solutions of all instances until `stop`; none of them ever gets worse.
 
@@ -57,6 +61,9 @@ def random_reconstruct(
 
     With `pieces`, by default where there is a `coverage`, a new partial solution that is not better as a whole may be
     so in pieces, and one that is better worse in some: of old and new each piece is the shorter one.
+
+    With `detours`, and a time limit, a search that is stuck takes over parts that are a little longer too, the less of
+    it the less time is left. What is returned is the shortest solution there was.
     """
     size = solution.nodes.shape[1]
     upper = size if longest is None else min(longest, size)
@@ -68,6 +75,7 @@ def random_reconstruct(
         construct_part = constructor(model, problem, instances.device, memory, nodes=0 if coverage else upper + 1)
     lengths = few_lengths(lower, upper) if on_gpu and coverage else range(lower, upper + 1)
     redraw, pieces = not faithful(instances), coverage > 0 if pieces is None else pieces
+    best = Best(problem, instances, solution, stop) if detours and stop.deadline is not None else None
     iteration = taken = covered = 0  # nodes of the last iteration, and since the solution was last drawn at random
     while not problem.trivial(instances) and not stop.done(iteration):
         length = rng.choice(lengths)
@@ -88,17 +96,53 @@ def random_reconstruct(
             rollout = construct_part(partial.instances, state, nearest=nearest, stop=stop)
         except OutOfTime:
             break
+        measure = functools.partial(_objective, problem, partial.instances, state)
+        old, constructed = measure(state.available, partial.via_depot), rollout
         if pieces:
             rollout = problem.best_of_both(partial, rollout)
-        old, new = (
-            problem.objective(partial.instances, state.start, nodes, via_depot, state.destination)
-            for nodes, via_depot in ((state.available, partial.via_depot), (rollout.nodes, rollout.via_depot))
-        )
-        solution = problem.splice(solution, partial, rollout, strictly_shorter(new, old))
+        taken_over = strictly_shorter(measure(rollout.nodes, rollout.via_depot), old)
+        if best is not None:
+            longer, allowed = measure(constructed.nodes, constructed.via_depot), best.allowance(count, stop, generator)
+            detour = ~taken_over & strictly_shorter(longer, old + allowed)
+            rollout, taken_over = either(detour, constructed, rollout), taken_over | detour
+        solution = problem.splice(solution, partial, rollout, taken_over)
         iteration += 1
+        if best is not None:
+            best.note(problem, instances, solution)
         if on_iteration is not None:
             on_iteration(iteration, solution)
-    return solution
+    return solution if best is None else best.solution
+
+
+def _objective(problem: Problem, inside: Instances, state: State, nodes: Tensor, via_depot: Tensor) -> Tensor:
+    return problem.objective(inside, state.start, nodes, via_depot, state.destination)
+
+
+class Best:
+    """The shortest solutions of a search that goes by longer ones where it is stuck."""
+
+    def __init__(self, problem: Problem, instances: Instances, solution: Solution, stop: Stop):
+        self.solution, self.cost = solution, problem.cost(instances, solution)
+        self.since = torch.zeros(len(instances), dtype=torch.long, device=instances.device)  # it was found: iterations
+        self.distance = self.cost.double() / solution.nodes.shape[1]
+        self.time = max(stop.time_left(), 1e-9)
+
+    def allowance(self, count: int, stop: Stop, generator: torch.Generator) -> Tensor:
+        """How much longer each of so many parts of every instance may be."""
+        mean = DETOUR * self.distance * (max(stop.time_left(), 0.0) / self.time) * (self.since >= STUCK)
+        return (mean[:, None] * mean.new_empty(len(mean), count).exponential_(generator=generator)).flatten()
+
+    def note(self, problem: Problem, instances: Instances, solution: Solution) -> None:
+        cost = problem.cost(instances, solution)
+        better = strictly_shorter(cost, self.cost)
+        self.solution, self.cost = solution.where(better, self.solution), torch.where(better, cost, self.cost)
+        self.since = torch.where(better, 0, self.since + 1)
+
+
+def either(mine: Tensor, rollout: Rollout, other: Rollout) -> Rollout:
+    """The one rollout in the rows that `mine` marks, the other elsewhere."""
+    nodes = torch.where(mine[:, None], rollout.nodes, other.nodes)
+    return replace(other, nodes=nodes, via_depot=torch.where(mine[:, None], rollout.via_depot, other.via_depot))
 
 
 def constructor(

@@ -181,6 +181,12 @@ class Rollout(_Tensors):
     via_depot: Tensor  # (R, S)
     log_probability: Tensor  # (R,) of the whole row; -inf marks a row to be ignored (beam search with few candidates)
 
+    def where(self, mine: Tensor, other: Rollout) -> Rollout:
+        """These rollouts in the rows (R,) that `mine` marks, the other ones elsewhere."""
+        nodes = torch.where(mine[:, None], self.nodes, other.nodes)
+        via_depot = torch.where(mine[:, None], self.via_depot, other.via_depot)
+        return Rollout(nodes, via_depot, torch.where(mine, self.log_probability, other.log_probability))
+
 
 @dataclass(frozen=True)
 class Incumbent:

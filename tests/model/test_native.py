@@ -49,6 +49,7 @@ def ask(code):
 @pytest.fixture
 def no_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(compiler.tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(native, "_search", native._Search())
     return tmp_path / "lehd"
 
@@ -328,6 +329,7 @@ def test_who_is_not_in_a_hurry_waits(slow):
 
 
 @compiled
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc here")
 @pytest.mark.parametrize("hurried", [True, False])
 def test_whoever_ends_before_the_compiler_finds_the_library_next_time(slow, no_cache, hurried):
     """An interrupt on a terminal reaches all that was started there."""
@@ -390,12 +392,13 @@ def test_a_folder_that_others_can_write_to_is_not_trusted(no_cache):
 
 
 @compiled
-def test_a_user_without_a_home(monkeypatch):
+def test_a_user_without_a_home(tmp_path, monkeypatch):
     def fails(path):
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(compiler.Path, "expanduser", fails)
+    monkeypatch.setattr(compiler.tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(native, "_search", native._Search())
     assert native.kernel() is not None
 
@@ -417,6 +420,17 @@ def test_many_numbers_of_rows_need_few_threads():
 def test_a_cache_that_cannot_be_written_is_no_hindrance(no_cache, monkeypatch):
     no_cache.write_text("a file, not a folder")
     assert native.kernel() is not None
+    assert len(list(no_cache.with_name(f"lehd-{os.getuid()}").iterdir())) == 1  # kept, and nothing else
+
+
+@compiled
+def test_temporary_folders_of_others_are_not_trusted(no_cache):
+    no_cache.write_text("a file, not a folder")
+    folder = no_cache.with_name(f"lehd-{os.getuid()}")
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert native.kernel() is None
+    assert not list(folder.iterdir())
 
 
 @compiled
@@ -425,8 +439,7 @@ def test_where_nothing_can_be_written_the_layers_do_it(no_cache, monkeypatch):
         raise FileNotFoundError("no usable temporary directory")
 
     no_cache.write_text("not a folder")
-    compiler._elsewhere.cache_clear()
-    monkeypatch.setattr(compiler.tempfile, "TemporaryDirectory", nowhere)
+    monkeypatch.setattr(compiler.tempfile, "gettempdir", nowhere)
     assert native.kernel() is None
     assert native.kernel() is None
 

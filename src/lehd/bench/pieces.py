@@ -48,10 +48,9 @@ def watched(problem: Problem, gains: Gains) -> Problem:
     class Watched(type(problem)):  # type: ignore[misc]
         def best_of_both(self, partial: PartialSolution, rollout: Rollout) -> Rollout:
             best: Rollout = super().best_of_both(partial, rollout)
-            ends = partial.path[:, 0], partial.path[:, -1]
 
             def cost(nodes: Tensor, via_depot: Tensor) -> Tensor:
-                found: Tensor = self.objective(partial.instances, ends[0], nodes, via_depot, ends[1])
+                found: Tensor = self.objective_of_part(partial, nodes, via_depot)
                 return found.double().where(partial.offset >= 0, 0.0)
 
             label = cost(partial.path[:, 1:-1], partial.via_depot)

@@ -19,7 +19,7 @@ from lehd.memory import Memory
 from lehd.model.lehd import LEHD
 from lehd.problems.base import Problem
 from lehd.symmetry import turned_at_random
-from lehd.types import Instances, Rollout, Solution, State
+from lehd.types import Instances, Rollout, Solution
 
 SHORTEST = 4  # shorter partial solutions have nothing to decide
 STUCK = 30  # iterations in which nothing shorter was found
@@ -96,7 +96,7 @@ def random_reconstruct(
             rollout = construct_part(partial.instances, state, nearest=nearest, stop=stop)
         except OutOfTime:
             break
-        measure = functools.partial(_objective, problem, partial.instances, state)
+        measure = functools.partial(problem.objective_of_part, partial)
         old, constructed = measure(state.available, partial.via_depot), rollout
         if pieces:
             rollout = problem.best_of_both(partial, rollout)
@@ -104,7 +104,7 @@ def random_reconstruct(
         if best is not None:
             longer, allowed = measure(constructed.nodes, constructed.via_depot), best.allowance(count, stop, generator)
             detour = ~taken_over & strictly_shorter(longer, old + allowed)
-            rollout, taken_over = either(detour, constructed, rollout), taken_over | detour
+            rollout, taken_over = constructed.where(detour, rollout), taken_over | detour
         solution = problem.splice(solution, partial, rollout, taken_over)
         iteration += 1
         if best is not None:
@@ -112,10 +112,6 @@ def random_reconstruct(
         if on_iteration is not None:
             on_iteration(iteration, solution)
     return solution if best is None else best.solution
-
-
-def _objective(problem: Problem, inside: Instances, state: State, nodes: Tensor, via_depot: Tensor) -> Tensor:
-    return problem.objective(inside, state.start, nodes, via_depot, state.destination)
 
 
 class Best:
@@ -137,12 +133,6 @@ class Best:
         better = strictly_shorter(cost, self.cost)
         self.solution, self.cost = solution.where(better, self.solution), torch.where(better, cost, self.cost)
         self.since = torch.where(better, 0, self.since + 1)
-
-
-def either(mine: Tensor, rollout: Rollout, other: Rollout) -> Rollout:
-    """The one rollout in the rows that `mine` marks, the other elsewhere."""
-    nodes = torch.where(mine[:, None], rollout.nodes, other.nodes)
-    return replace(other, nodes=nodes, via_depot=torch.where(mine[:, None], rollout.via_depot, other.via_depot))
 
 
 def constructor(

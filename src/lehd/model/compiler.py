@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 COMPILERS = ("cc", "gcc", "clang")  # besides what CC names
@@ -82,18 +81,18 @@ def _start(command: list[str]) -> subprocess.Popen[bytes]:
 
 
 def _place(name: str) -> Path:
-    """Where a library is kept: in the user's cache or, where that cannot be, in a folder of this process alone."""
-    with suppress(OSError, RuntimeError):  # a user without a home, a folder that nothing can be written to
-        folder = cache_folder()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if _private(folder) and (os.access(folder, os.W_OK) or (folder / name).exists()):
-            return folder / name
-    return Path(_elsewhere().name) / name
+    """Where a library is kept: in the user's cache or, where that cannot be, among the temporary files."""
+    for find in (cache_folder, _temporary_folder):
+        with suppress(OSError, RuntimeError):  # a user without a home, a folder that nothing can be written to
+            folder = find()
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if _private(folder) and (os.access(folder, os.W_OK) or (folder / name).exists()):
+                return folder / name
+    raise OSError("there is no folder for a library")
 
 
-@cache
-def _elsewhere() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="lehd-")
+def _temporary_folder() -> Path:
+    return Path(tempfile.gettempdir()) / f"lehd-{os.getuid()}"
 
 
 def _private(folder: Path) -> bool:

@@ -199,6 +199,10 @@ class Problem(ABC):
         """What a search minimises: the path's cost, and whatever weighs more than cost."""
         return self.path_cost(instances, start, nodes, via, end)
 
+    def objective_of_part(self, partial: PartialSolution, nodes: Tensor, via: Tensor) -> Tensor:
+        """The same (R,) of partial solutions whose nodes are placed like that."""
+        return self.objective(partial.instances, partial.path[:, 0], nodes, via, partial.path[:, -1])
+
     def routes_too_many(self, instances: Instances, solution: Solution) -> Tensor | None:
         """By how many routes (B,) each solution passes the fleet limit; None where there is no limit."""
         return None

@@ -231,14 +231,8 @@ class CVRP(Problem):
         if inside.vehicles is None:
             return best
         # Cheaper routes from both may be more than there are vehicles.
-        ends = start[:, 0], depot[:, 0]
-        costs = [self.objective(inside, ends[0], way.nodes, way.via_depot, ends[1]) for way in (best, rollout)]
-        whole = (costs[1] < costs[0])[:, None]
-        return replace(
-            best,
-            nodes=torch.where(whole, rollout.nodes, best.nodes),
-            via_depot=torch.where(whole, rollout.via_depot, best.via_depot),
-        )
+        pieces, whole = (self.objective_of_part(partial, way.nodes, way.via_depot) for way in (best, rollout))
+        return rollout.where(whole < pieces, best)
 
     def path(self, solution: Solution) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         depot = torch.zeros(len(solution.nodes), dtype=torch.long, device=solution.nodes.device)

@@ -6,13 +6,15 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from lehd import symmetry
+from lehd.decoding.compilation import Meanwhile, compiled_beside
 from lehd.decoding.construct import best_rows, construct
 from lehd.decoding.replay import Record, may_record
 from lehd.decoding.rrc import constructor, random_reconstruct
@@ -68,6 +70,7 @@ class Search:
         self.options, self.begun, self.report, self.memory = options, begun, progress, memory
         self.instances: Instances = in_unit_box(instances).to(device)
         self.construct_greedily = constructor(model, problem, device, memory)
+        self.meanwhile: Meanwhile | None = None
         # A limit of memory is one for rows that are done together.
         spreads = device.type == "cpu" and stop.deadline is not None and (memory is None or memory.given is None)
         self.threads = torch.get_num_threads() if spreads else 1
@@ -91,7 +94,9 @@ class Search:
             if self.stop.deadline is not None and not self.problem.trivial(self.instances):
                 if self.instances.device.type == "cpu" and not interrupted:
                     torch.set_num_threads(faster_threads(self.model, self.problem, self.instances, self.stop))
-                speed = self._measure_speed()
+                self._compile_beside()
+                with self._layers():
+                    speed = self._measure_speed()
                 if self.threads > 1 and not interrupted:
                     speed = self._spread_rows(speed)
             if start is None:
@@ -131,6 +136,16 @@ class Search:
                 self._begin(self._cheap_start(), cheap=True)
             self.cheap = torch.ones_like(self.cheap)
         self.seconds = time.perf_counter() - self.begun
+
+    def _compile_beside(self) -> None:
+        """If a GPU's kernels have to be compiled first, do without them until they are."""
+        if (compilation := compiled_beside(self.model, self.problem, self.instances)) is not None:
+            make = partial(constructor, self.model, self.problem, self.instances.device, self.memory)
+            self.meanwhile = Meanwhile(compilation, make)
+            self.construct_greedily = self.meanwhile.construct
+
+    def _layers(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.meanwhile is None else self.meanwhile.layers()
 
     def _spread_rows(self, speed: Speed) -> Speed:
         """Each thread constructs rows of its own from now on, if that is faster now."""
@@ -210,9 +225,10 @@ class Search:
         if select is GREEDY and views == 1:
             rollout = self.construct_greedily(instances, rows, nearest=nearest, stop=self.stop, on_step=on_step)
         else:
-            rollout = construct(
-                self.model, self.problem, instances, rows, select, nearest, self.stop, on_step, views, self.memory
-            )
+            with self._layers():
+                rollout = construct(
+                    self.model, self.problem, instances, rows, select, nearest, self.stop, on_step, views, self.memory
+                )
         width = len(rollout.nodes) // len(state.start)
         best = best_rows(self.problem, self.instances, state, rollout, width)
         return Rollout(rollout.nodes[best], rollout.via_depot[best], rollout.log_probability[best])

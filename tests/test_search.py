@@ -11,8 +11,9 @@ from lehd import search
 from lehd.decoding import picture
 from lehd.decoding.speed import Speed
 from lehd.decoding.stop import max_runtime
-from lehd.plan import NEAREST, Options, affordable_views, plan_parts
+from lehd.plan import Options, affordable_views, plan_parts
 from lehd.problems import of
+from lehd.problems.tsp import TSP
 from lehd.search import Search
 from tests.builders import cvrp, tiny_model, tsp
 
@@ -20,7 +21,7 @@ from tests.builders import cvrp, tiny_model, tsp
 def plan(instances, monkeypatch, construction, options=None):
     """What is planned for 60 s, if a first construction with the nearest in view takes `construction` seconds."""
     nodes = instances.num_nodes
-    one = Speed(0.0, 1.0).seconds(1, nodes, NEAREST)
+    one = Speed(0.0, 1.0).seconds(1, nodes, of(instances).in_view)
     monkeypatch.setattr(search, "measure_speed", lambda *_: Speed(0.0, construction / one))
     monkeypatch.setattr(Search, "_construct", lambda *_: pytest.fail("there is no time for it"))
     found = []
@@ -41,7 +42,7 @@ def test_where_there_is_no_time_to_construct_long_parts_are_all_constructed_at_o
 
 
 def test_where_there_is_no_time_for_all_at_once_some_are_constructed_after_the_others(monkeypatch):
-    how = plan(tsp(1, 20_000), monkeypatch, construction=80)
+    how = plan(tsp(1, 20_000), monkeypatch, construction=107)
     assert (how["longest"], how["nearest"]) == (1000, 50)
     assert 1000 < how["coverage"] <= 6000
 
@@ -71,17 +72,17 @@ def test_long_parts_are_shown_whole_where_that_takes_hardly_longer():
 
     gpu = Speed(2e-4, 1e-9)
     assert planned(tsp(1, 1000), gpu)[:3] == (1000, 1000, None)
-    assert planned(tsp(100, 1000), gpu)[:3] == (1000, 1000, NEAREST)
-    assert planned(tsp(1, 1000), Speed(1e-5, 1e-6)).nearest == NEAREST
+    assert planned(tsp(100, 1000), gpu)[:3] == (1000, 1000, TSP.in_view)
+    assert planned(tsp(1, 1000), Speed(1e-5, 1e-6)).nearest == TSP.in_view
     assert planned(tsp(1, 1000), gpu, nearest=70).nearest == 70
-    assert planned(tsp(1, 3000), gpu, longest=3000).nearest == NEAREST  # more than the model was ever good at
+    assert planned(tsp(1, 3000), gpu, longest=3000).nearest == TSP.in_view  # more than the model was ever good at
     assert planned(tsp(100, 1000), gpu, longest=200).nearest is None
 
 
 @pytest.mark.parametrize(("share", "long"), [(0.19, True), (0.21, False)])
 def test_parts_of_tours_are_long_if_all_of_them_take_a_fifth_of_the_time(share, long):
     instances = tsp(1, 1000)
-    speed = Speed(0.0, share * 60 / Speed(0.0, 1.0).seconds(1, 1000, NEAREST))
+    speed = Speed(0.0, share * 60 / Speed(0.0, 1.0).seconds(1, 1000, TSP.in_view))
     how = plan_parts(of(instances), instances, Options(), speed, left=60, cheap=False)
     assert (how.longest == 1000) is long
     assert speed.seconds(how.coverage // how.longest, how.longest, how.nearest) <= 0.2 * 60
@@ -96,7 +97,7 @@ def test_parts_of_routes_are_everywhere_if_that_takes_a_tenth_of_the_time(share,
     assert (how.coverage == 1000) is everywhere
 
 
-@pytest.mark.parametrize("options", [Options(longest=300), Options(nearest=80), Options(parallel=False)])
+@pytest.mark.parametrize("options", [Options(longest=300), Options(nearest=110), Options(parallel=False)])
 def test_what_a_user_asks_for_counts(monkeypatch, options):
     how = plan(tsp(1, 5000), monkeypatch, construction=60, options=options)
     assert (how["longest"], how["nearest"]) != (1000, 50)

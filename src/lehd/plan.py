@@ -15,9 +15,7 @@ from lehd.decoding.speed import Speed
 from lehd.problems.base import Problem
 from lehd.types import Instances
 
-NEAREST = 100  # nodes in view where time is short: as many as most instances of training have
-# Of the time left, what a first construction may take with all nodes in view, and with the nearest ones.
-CONSTRUCTION_SHARES: dict[int | None, float] = {None: 0.25, NEAREST: 0.7}
+WHOLE_SHARE, SHARE = 0.25, 0.7  # of the time left for a first construction: with all nodes in view, or with some
 # RRC shows all nodes of its partial solutions if none has more than this. With longer ones it tries more in the same
 # time with fewer in view, unless that takes nearly as long: so it does where a GPU has few rows to work on. What suits
 # the longest is done with all of them.
@@ -56,14 +54,14 @@ class Plan(NamedTuple):
     turn: bool
 
 
-def view_of(nodes: int, whole_up_to: int) -> int | None:
+def view_of(problem: Problem, nodes: int) -> int | None:
     """How many of so many nodes the model should see; None: all."""
-    return None if nodes <= whole_up_to else NEAREST
+    return None if nodes <= problem.whole_up_to else problem.in_view
 
 
-def whole_is_fast(speed: Speed, rows: int, nodes: int) -> bool:
+def whole_is_fast(problem: Problem, speed: Speed, rows: int, nodes: int) -> bool:
     """Whether construction takes hardly longer with all nodes in view than with the nearest."""
-    whole, near = (speed.seconds(rows, nodes, view) for view in (None, NEAREST))
+    whole, near = (speed.seconds(rows, nodes, view) for view in (None, problem.in_view))
     return whole <= NEARLY * near
 
 
@@ -71,11 +69,12 @@ def affordable_views(
     problem: Problem, speed: Speed, rows: int, steps: int, nearest: int | None, left: float
 ) -> list[int | None]:
     """How many nodes a first construction can have in view with so many seconds left, the better choice first."""
-    best = nearest or view_of(steps, problem.whole_up_to)
-    if nearest is None and steps <= problem.whole_if_fast_up_to and whole_is_fast(speed, rows, steps):
+    best = nearest or view_of(problem, steps)
+    if nearest is None and steps <= problem.whole_if_fast_up_to and whole_is_fast(problem, speed, rows, steps):
         best = None
-    views = dict.fromkeys([best, NEAREST])
-    return [view for view in views if speed.seconds(rows, steps, view) < CONSTRUCTION_SHARES[view and NEAREST] * left]
+    views = dict.fromkeys([best, problem.in_view])
+    shares = {view: WHOLE_SHARE if view is None else SHARE for view in views}
+    return [view for view, share in shares.items() if speed.seconds(rows, steps, view) < share * left]
 
 
 def plan_parts(
@@ -91,7 +90,7 @@ def plan_parts(
     def view_of_part(length: int, rows: int) -> int | None:
         if wish.nearest is not None or length <= WHOLE_PARTS:
             return wish.nearest
-        return view_of(length, problem.whole_up_to) if whole_is_fast(speed, batch * rows, length) else NEAREST
+        return view_of(problem, length) if whole_is_fast(problem, speed, batch * rows, length) else problem.in_view
 
     def fits(length: int, rows: int) -> bool:
         return speed.seconds(batch * rows, length, view_of_part(length, rows)) <= budget

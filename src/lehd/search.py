@@ -195,7 +195,7 @@ class Search:
                 self._keep(self.problem.cheap_start(self.instances, hurried=True))
                 self.stopgap = True
         elif not self.stop.iterations:  # whoever counts iterations wants the paper's way
-            nearest = nearest or view_of(steps, self.problem.whole_up_to)
+            nearest = nearest or view_of(self.problem, steps)
         draws = [self.rng.randrange(self.instances.num_nodes) for _ in range(len(self.instances))]
         state = self.problem.initial_state(self.instances, torch.tensor(draws, device=self.instances.device))
         try:

@@ -78,8 +78,8 @@ def solve(
     start       a solution to improve: a Solution, a tour from 0, or routes of customers 1..n
     longest     the longest partial solution that is reconstructed; by default all nodes, or what the time allows
     parallel    reconstruct as many disjoint partial solutions at once as fit; by default with a time limit only
-    nearest     show the model so many near nodes instead of all; by default, unless `rrc` says how long to search, 100
-                where that is better (large instances) or saves needed time
+    nearest     show the model so many near nodes instead of all; by default, unless `rrc` says how long to search, 126
+                (TSP; some of them far away) or 100 (CVRP) where that is better (large instances) or saves needed time
     views       let the first construction look at the instance in eight ways, turned and mirrored: "average" decides by
                 the mean of what the model says, "best" keeps the shortest of eight solutions
     turn        show the model every partial solution turned or mirrored at random; by default with a time limit only

@@ -13,8 +13,9 @@ from lehd.decoding.stop import max_iterations
 from lehd.decoding.view import embed, see_all, see_nearest
 from lehd.model.checkpoint import load_model, shipped_weights
 from lehd.problems import of
+from lehd.problems.base import distance_from_start
 from lehd.problems.cvrp import CVRP
-from lehd.problems.tsp import TSP
+from lehd.problems.tsp import TSP, scattered
 from lehd.types import State
 from tests.builders import cvrp, generator, tiny_model, tsp
 
@@ -41,6 +42,69 @@ def test_the_nearest_nodes_of_a_tsp_are_the_nearest():
         away = (instances.coords[row] - instances.coords[row, state.start[row]]).norm(dim=1)
         expected = set(away.argsort()[1:8].tolist())
         assert set(state.available[row, slots[row]].tolist()) == expected
+
+
+def test_a_larger_view_of_a_tsp_has_landmarks():
+    """One node in five, wherever it is; the others are the nearest."""
+    instances = tsp(3, 2000)
+    state = TSP().initial_state(instances)
+    seen = state.available.gather(1, TSP().nearest(instances, state, 126))
+    assert all(len(set(row)) == 126 for row in seen.tolist())
+    by_distance = distance_from_start(instances, state).argsort(dim=1)
+    near = state.available.gather(1, by_distance[:, :126])
+    for row in range(3):
+        landmarks = set(seen[row].tolist()) - set(near[row].tolist())
+        assert 13 <= len(landmarks) <= 39
+        assert set(near[row, : 126 - len(landmarks) - 8].tolist()) <= set(seen[row].tolist())
+        spread = instances.coords[row, sorted(landmarks)]
+        assert (spread.amax(0) - spread.amin(0)).min() > 0.6
+
+
+@pytest.mark.parametrize("steps", [20, 75, 113, 377, 755, 3774, 7549, 20_000])
+def test_landmarks_are_scattered_on_lattices_too(steps):
+    """Of whatever grid: in every quarter of it about as many as there should be."""
+    grid = torch.arange(min(steps, 120), dtype=torch.float64) / steps
+    numbers = scattered(torch.cartesian_prod(grid, grid)).view(len(grid), -1)
+    half = len(grid) // 2
+    for quarter in (numbers[:half, :half], numbers[:half, half:], numbers[half:, :half], numbers[half:, half:]):
+        expected = 0.2 * quarter.numel()
+        assert (quarter < 0.2).sum().item() == pytest.approx(expected, abs=5 * expected**0.5)
+    lines = (numbers < 0.2).double()
+    assert lines.mean(0).std() < 0.15
+    assert lines.mean(1).std() < 0.15
+
+
+def test_landmarks_stay_until_they_are_visited():
+    instances = tsp(1, 1500)
+    state = TSP().initial_state(instances)
+    before = set()
+    for left in (1499, 1400, 1000, 500):
+        state = replace(state, available=state.available[:, -left:])
+        slots = TSP().nearest(instances, state, 126)
+        far = distance_from_start(instances, state).gather(1, slots) > 0.4
+        now = set(state.available.gather(1, slots)[far].tolist())
+        assert before & set(state.available[0].tolist()) <= now
+        assert len(now) > 8
+        before = now
+
+
+@pytest.mark.parametrize("count", [40, 126])
+def test_what_a_tsp_sees_does_not_depend_on_where_it_stands(count):
+    """In training the next nodes of the label come first, and a recorded step has room to spare."""
+    instances = tsp(2, 900)
+    state = TSP().initial_state(instances)
+    order = torch.randperm(899, generator=generator(1))
+    shuffled = replace(state, available=state.available[:, order])
+    spare = replace(
+        state,
+        available=torch.cat([state.available, state.available[:, :50]], 1),
+        left=torch.full_like(state.start, 899),
+    )
+    wanted, *others = (
+        each.available.gather(1, TSP().nearest(instances, each, count)).sort(1).values
+        for each in (state, shuffled, spare)
+    )
+    assert all(torch.equal(seen, wanted) for seen in others)
 
 
 def test_a_cvrp_sees_its_neighbours_and_where_routes_may_begin():

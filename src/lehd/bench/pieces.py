@@ -26,7 +26,6 @@ from lehd.device import find_device
 from lehd.io.arrays import coordinate_instances
 from lehd.model.checkpoint import load_model, shipped_weights
 from lehd.model.lehd import LEHD
-from lehd.plan import NEAREST
 from lehd.problems import PROBLEMS
 from lehd.problems.base import Problem, in_unit_box
 from lehd.types import Instances, PartialSolution, Rollout, Solution
@@ -79,7 +78,7 @@ def compare(
     device = next(model.parameters()).device
     problem, instances = PROBLEMS[name], draw(name, nodes, count).to(device)
     state = problem.initial_state(instances)
-    view = NEAREST if nodes > 2 * NEAREST else None
+    view = problem.in_view if nodes > 2 * problem.in_view else None
     begin = problem.complete(state, construct(model, problem, instances, state, nearest=view))
     first = problem.cost(instances, begin).double()
     ends = [iterations * (row + 1) // ROWS for row in range(ROWS)]

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lehd import __version__, plan
+from lehd import __version__
 from lehd.bench.arithmetic import decision_flops, layer_flops
 from lehd.bench.machine import device_words, forget_peak, matmul_ceiling, peak_memory, synchronize
 from lehd.bench.store import GREEDY, append_lines, read_lines
@@ -197,7 +197,7 @@ def run_speed(
     seconds: float = 5.0,
     path: Path | None = None,
     watch: Callable[[Speed], None] = lambda speed: None,
-    nearest: int = plan.NEAREST,
+    nearest: int | None = None,
 ) -> list[Speed]:
     """Every size with every batch; what the file has already is not measured again."""
     where = find_device(device)
@@ -209,7 +209,7 @@ def run_speed(
         weights, words = fingerprint(model), device_words(where)
         for size in sorted(nodes or NODES[where.type]):
             for batch in sorted(batches or BATCHES[where.type]):
-                for mode in modes(size, nearest):
+                for mode in modes(size, nearest or PROBLEMS[problem].in_view):
                     known = found.get((problem, size, batch, mode, words, weights))
                     if known is None:
                         ceiling = ceiling or matmul_ceiling(where)
@@ -251,7 +251,7 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", default=list(PROBLEMS), choices=list(PROBLEMS))
     parser.add_argument("--nodes", nargs="+", type=int)
     parser.add_argument("--batch", nargs="+", type=int)
-    parser.add_argument("--nearest", type=int, default=plan.NEAREST, help="in view of greedy construction, beside all")
+    parser.add_argument("--nearest", type=int, help="nodes in view, beside all; by default as many as a search has")
     parser.add_argument(
         "--seconds", type=float, default=5.0, help="for each row, about; RRC on a GPU takes up to four times as long"
     )

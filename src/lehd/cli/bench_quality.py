@@ -52,7 +52,7 @@ def uniform(
     ] = 0.0,
     turn: Annotated[bool, typer.Option("--turn", help="RRC shows the model each part turned at random.")] = False,
     nearest: Annotated[
-        int | None, typer.Option(metavar="K", show_default="all", help="Show the model only the K nearest nodes.")
+        int | None, typer.Option(metavar="K", show_default="all", help="Show the model only K near nodes.")
     ] = None,
     weights: Weights = None,
     seed: Seed = 0,

@@ -17,8 +17,14 @@ def speed(
     nodes: Annotated[str, typer.Option(metavar="N,N…", show_default="by device", help="Sizes.")] = "",
     batch: Annotated[str, typer.Option(metavar="N,N…", show_default="by device", help="Instances at once.")] = "",
     nearest: Annotated[
-        int, typer.Option(metavar="K", min=1, help="Nodes in view of greedy construction, beside all of them.")
-    ] = 100,
+        int | None,
+        typer.Option(
+            metavar="K",
+            min=1,
+            show_default="as in a search: TSP 126, CVRP 100",
+            help="Nodes in view of greedy construction, beside all of them.",
+        ),
+    ] = None,
     seconds: Annotated[float, typer.Option(metavar="S", help="For each row, or a little more.")] = 5.0,
     device: Device = None,
     output: Output = None,

@@ -40,7 +40,7 @@ def solve(
         typer.Option("--parallel/--one-part", show_default="parallel under a time limit", help="Parts per iteration."),
     ] = None,
     nearest: Annotated[
-        int | None, typer.Option(metavar="K", show_default="chosen", help="Show the model only the K nearest nodes.")
+        int | None, typer.Option(metavar="K", show_default="chosen", help="Show the model only K near nodes.")
     ] = None,
     beam: Annotated[int | None, typer.Option(metavar="K", min=1, help="Construct by beam search of width K.")] = None,
     sample: Annotated[int | None, typer.Option(metavar="K", min=1, help="Construct K random samples.")] = None,

@@ -43,6 +43,14 @@ def beyond_all(measure: Tensor, state: State) -> Tensor:
     return measure if state.missing is None else measure.masked_fill(state.missing, torch.inf)
 
 
+def distance_from_start(instances: Instances, state: State) -> Tensor:
+    """Of every available node (R, U), as the model sees positions."""
+    row = state.instance[:, None]
+    away: Tensor = instances.coords[row, state.available] - instances.coords[row, state.start[:, None]]
+    far: Tensor = away.norm(dim=2)
+    return far
+
+
 class Problem(ABC):
     name: str
     num_features: int
@@ -50,12 +58,13 @@ class Problem(ABC):
     actions_per_node: int  # 1: direct; 2: direct, or via the depot
     fixed_in_suffix: int  # entries of a partial solution that are not to be decided
     whole_up_to: int  # nodes up to which a first construction with all of them in view is worth more time
-    whole_if_fast_up_to = 1000  # the same, if it takes hardly longer than with the nearest in view
+    in_view = 100  # nodes of larger ones, where the model cannot see all: as many as most instances of training have
+    whole_if_fast_up_to = 1000  # the same as whole_up_to, if it takes hardly longer than with the nearest in view
     # By device: longer partial solutions gain too little for the time they take.
     longest_in_time: ClassVar[Mapping[str, int]]
     iteration_share = 0.1  # of the time left when RRC begins: what the longest iteration may take
     rough_parts: tuple[int, int] | None = None  # the longest, and nodes in view, after a start without the model
-    search_cost = 0.002  # of finding the nearest, for each available node, compared with a node in view
+    search_cost = 0.002  # of finding those in view, for each available node, compared with a node in view
     first_node: int  # the lowest number among the nodes to visit: 1 where node 0 is a depot
 
     @property
@@ -74,11 +83,9 @@ class Problem(ABC):
         """Resources as the model sees them (R, C), float32."""
 
     def nearest(self, instances: Instances, state: State, count: int) -> Tensor:
-        """The slots (R, k) of the `count` available nodes, or fewer, that are likeliest to come next. Places without a
-        node come last."""
-        row = state.instance[:, None]
-        away = instances.coords[row, state.available] - instances.coords[row, state.start[:, None]]
-        far = beyond_all(away.norm(dim=2), state)
+        """The slots (R, k) of the `count` available nodes, or fewer, that the model should see: those likeliest to come
+        next. Places without a node come last."""
+        far = beyond_all(distance_from_start(instances, state), state)
         return far.topk(min(count, far.shape[1]), dim=1, largest=False).indices
 
     def neighbourhood_box(self, coords: Tensor) -> Tensor:

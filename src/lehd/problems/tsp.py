@@ -10,19 +10,35 @@ from torch import Tensor
 
 from lehd.draws import Draws, integers
 from lehd.errors import InfeasibleError
-from lehd.problems.base import Problem, as_list, instance_name, unit_box, whole_number
+from lehd.problems.base import (
+    Problem,
+    as_list,
+    beyond_all,
+    distance_from_start,
+    instance_name,
+    unit_box,
+    whole_number,
+)
 from lehd.problems.curve import hilbert_order
 from lehd.problems.insertion import PIECE, insert_all
 from lehd.problems.stretches import better_stretches
 from lehd.types import Instances, PartialSolution, Rollout, Solution, State
 
 SMALLEST_CHOICE = 4  # nodes; with fewer there is one tour, or one each way
+# A view of more nodes than this can do without one in five near ones, for landmarks. FIRST puts them before all others.
+WORTH_LANDMARKS, LANDMARKS, FIRST = 100, 0.2, 1e-6
+
+
+def scattered(places: Tensor) -> Tensor:
+    """Numbers in [0, 1) for places (..., 2) in the unit square, as good as random ones, and always the same."""
+    turns: Tensor = 75.5 * places[..., 0] + 57.0 * places[..., 1]
+    return (1e4 * turns.sin()).remainder(1)
 
 
 class TSP(Problem):
     name = "TSP"
     num_features, num_resources, actions_per_node = 2, 0, 1
-    whole_up_to = 1000
+    whole_up_to, in_view = 1000, 126  # with both ends as many as a GPU's kernels of attention hold
     longest_in_time: ClassVar = {"cpu": 1000, "cuda": 1000}
     iteration_share = 0.2  # long parts, with few in view, mend what short ones cannot
     rough_parts = (1000, 50)
@@ -33,6 +49,16 @@ class TSP(Problem):
 
     def context(self, instances: Instances, state: State) -> Tensor:
         return state.resources.float()
+
+    def nearest(self, instances: Instances, state: State, count: int) -> Tensor:
+        """Most are the nearest. In larger views some are landmarks: nodes anywhere, the same ones at every step as long
+        as they are left, by which the model knows where it still has to go."""
+        left = state.available.shape[1] if state.left is None else state.left[:, None]
+        far = distance_from_start(instances, state)
+        if count > WORTH_LANDMARKS:
+            where = instances.coords[state.instance[:, None], state.available]
+            far = torch.where(scattered(where) * left < LANDMARKS * count, FIRST * far, far)
+        return beyond_all(far, state).topk(min(count, far.shape[1]), dim=1, largest=False).indices
 
     def neighbourhood_box(self, coords: Tensor) -> Tensor:
         """The box of starting node and neighbours; a destination outside it is moved to its border."""

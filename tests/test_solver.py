@@ -1,11 +1,13 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 import lehd
-from lehd import distance
+from lehd import distance, solver
+from lehd.decoding.stop import Stop
 from lehd.errors import LehdError
 from lehd.problems import PROBLEMS, of
 from lehd.types import Instances, Solution
@@ -344,3 +346,24 @@ def test_shipped_weights_are_loaded_once(monkeypatch):
     monkeypatch.setattr("lehd.solver.load_model", lambda path: pytest.fail("they are there already"))
     again = lehd.solve(COORDS[:8], rrc=1)
     assert (again.tour, again.model) == (first.tour, first.model)
+
+
+@pytest.mark.parametrize(("limit", "left"), [(10.0, 0.05), (0.1, 0.025)])
+def test_a_gpu_has_time_to_end_its_steps(limit, left, monkeypatch):
+    """But no more than a quarter of all there is."""
+    deadlines = []
+
+    class Noted(solver.Search):
+        def run(self, *what):
+            deadlines.append(self.stop.deadline)
+            self.stop = Stop(0)
+            super().run(*what)
+
+    monkeypatch.setattr(solver, "time", SimpleNamespace(perf_counter=lambda: 100.0))
+    monkeypatch.setattr(solver, "Search", Noted)
+    for ending in (0.0, solver.ENDING["cuda"]):
+        monkeypatch.setitem(solver.ENDING, "cpu", ending)
+        lehd.solve(tsp(1, 12), time_limit=limit, device="cpu")
+    alone, shorter = deadlines
+    assert alone - shorter == pytest.approx(left)
+    assert alone == pytest.approx(100 + limit, abs=1e-3)

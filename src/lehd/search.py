@@ -103,6 +103,8 @@ class Search:
                 self._first_solution(speed)
             if self.problem.trivial(self.instances):
                 self._keep(self.problem.settle(self.instances, self._incumbent))
+            if self.meanwhile is not None and not self.meanwhile.still_waiting():
+                speed = self._measure_speed()  # with the kernels, which have come since
             if not interrupted:
                 self._tell("reconstruct", 0, self.stop.iterations)
             cheap = bool(self.cheap.all())
@@ -120,7 +122,7 @@ class Search:
                 on_iteration=self._on_iteration,
                 construct_part=self.construct_greedily,
                 turn=plan.turn,
-                # On a GPU that was not tried; with a fleet limit lengths are not all that counts.
+                # On a GPU it is not clear that they gain anything; with a fleet limit lengths are not all that counts.
                 detours=self.instances.device.type == "cpu" and self.instances.vehicles is None,
             )
         except KeyboardInterrupt:

@@ -37,7 +37,7 @@ SMALL = 1024  # nodes of all rows together: below, a second CPU thread costs mor
 LEAST = {"rrc": 0, "beam": 1, "sample": 1, "longest": SHORTEST, "nearest": 2, "seed": 0}
 TOKENS_AT_ONCE = {"cpu": 1 << 14, "cuda": 1 << 23}  # nodes of all rows together; larger batches are solved in turn
 # What is left of a time limit for answering: for each result, and, no more than a quarter, for a GPU to end its steps.
-SECONDS_PER_RESULT, LEAVING = 4e-5, {"cpu": 0.0, "cuda": 0.05}
+SECONDS_PER_RESULT, ENDING = 4e-5, {"cpu": 0.0, "cuda": 0.05}
 
 
 def solve(
@@ -121,7 +121,7 @@ def solve(
     rng = random.Random(whole_seed)
     ending = None
     if time_limit is not None:
-        leaving = SECONDS_PER_RESULT * len(instances) + min(LEAVING[where.type], time_limit / 4)
+        leaving = SECONDS_PER_RESULT * len(instances) + min(ENDING[where.type], time_limit / 4)
         ending = begun + time_limit - leaving
     results: list[Result] = []
     for number, part in enumerate(parts):

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import product
 
@@ -12,13 +13,22 @@ import torch
 
 import lehd
 from lehd.decoding import compilation, view
-from lehd.decoding.compilation import SHAPES, Compilation, Meanwhile, compile_kernels, compiled_beside
+from lehd.decoding.compilation import (
+    SHAPES,
+    Compilation,
+    Meanwhile,
+    compile_kernels,
+    compiled_beside,
+    wait_for_kernels,
+)
 from lehd.decoding.construct import construct
+from lehd.decoding.speed import Speed
 from lehd.model import fused
+from lehd.plan import plan_parts
 from lehd.problems import of
 from tests.builders import cvrp, tiny_model, tsp
 
-pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 
 
 class Launches:
@@ -59,6 +69,7 @@ def launch(rows, length, dim=128, heads=8, hidden=512):
     fused.after_attention(x, x, mixed, matrices, fused.Biases(x, x, x), False)
 
 
+@needs_triton
 def test_with_whatever_size_layers_go_by_kernels_that_were_compiled(launches):
     for rows, length in SHAPES:
         launch(rows, length)
@@ -93,6 +104,27 @@ def test_the_layers_own_code_does_the_work_until_kernels_are_there():
         assert fused._allowed.get()
     assert done == [(0, 1, 1, False), (1, 1, 1, False), (2, 1, 2, True), (3, 1, 2, True)]
     assert made == [0, 2]  # recordings of the one are not those of the other
+
+
+def test_a_search_that_found_the_kernels_plans_with_their_speed(monkeypatch):
+    """They came during the first construction."""
+    monkeypatch.setattr("lehd.search.compiled_beside", lambda *what: Soon(2))
+    measured, planned = [], []
+
+    def measure(*what):
+        measured.append(Speed(1e-4, 1e-7 / (1 + len(measured))))
+        return measured[-1]
+
+    def plan(problem, instances, options, speed, left, cheap):
+        planned.append(speed)
+        return plan_parts(problem, instances, options, speed, left, cheap)
+
+    monkeypatch.setattr("lehd.search.measure_speed", measure)
+    monkeypatch.setattr("lehd.search.plan_parts", plan)
+    instances = tsp(1, 30)
+    lehd.solve(instances, model=tiny_model(of(instances)), time_limit=60, rrc=1, device="cpu")
+    assert len(measured) == 2
+    assert planned == measured[1:]
 
 
 def test_a_search_goes_on_with_kernels_where_it_was_without(monkeypatch):
@@ -141,6 +173,7 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
+@needs_triton
 @pytest.mark.parametrize("make", [tsp, cvrp])
 def test_a_process_of_its_own_compiles_once_for_all(make, cache):
     instances = make(2, 5)  # fewer nodes than it takes
@@ -157,17 +190,19 @@ def test_a_process_of_its_own_compiles_once_for_all(make, cache):
     assert not larger.over()
 
 
+@needs_triton
 def test_what_cannot_be_compiled_is_not_waited_for(cache):
     instances = tsp(1, 20)
     problem = of(instances)
     broken = Compilation(tiny_model(problem), problem, instances)
-    broken.task["config"]["heads"] = 7
+    broken.config = replace(broken.config, num_features=5)  # not a TSP's
     broken.begin()
     assert broken.process.wait() != 0
     assert broken.over()
     assert not broken.marker.exists()
 
 
+@needs_triton
 def test_one_process_for_all_searches_of_a_kind(cache, monkeypatch):
     monkeypatch.setattr(fused, "kernels_run", lambda x: True)
     instances = tsp(1, 20)
@@ -187,6 +222,24 @@ def test_one_process_for_all_searches_of_a_kind(cache, monkeypatch):
     assert compiled_beside(model, problem, instances) is None
 
 
+@needs_triton
+def test_whoever_measures_waits_for_the_kernels(cache, monkeypatch):
+    instances = tsp(1, 20)
+    problem = of(instances)
+    wait_for_kernels(tiny_model(problem), problem, instances)  # on a CPU there is nothing to wait for
+    monkeypatch.setattr(fused, "kernels_run", lambda x: True)
+    done = Compilation(tiny_model(problem), problem, instances)
+    monkeypatch.setattr(Compilation, "begin", lambda self: setattr(self, "process", finished(done.marker)))
+    wait_for_kernels(tiny_model(problem), problem, instances)
+    assert done.marker.exists()
+
+
+def finished(marker):
+    script = "import sys, time, pathlib as p; time.sleep(0.5); a = p.Path(sys.argv[1]); a.parent.mkdir(); a.touch()"
+    return subprocess.Popen([sys.executable, "-c", script, str(marker)])
+
+
+@needs_triton
 def test_a_cache_that_cannot_be_written_is_nobodys_trouble(cache, monkeypatch):
     monkeypatch.setattr(fused, "kernels_run", lambda x: True)
     cache.parent.joinpath("cache").write_text("not a folder")

@@ -13,7 +13,6 @@ from lehd.decoding.stop import max_iterations
 from lehd.decoding.view import embed, see_all, see_nearest
 from lehd.model.checkpoint import load_model, shipped_weights
 from lehd.problems import of
-from lehd.problems.base import distance_from_start
 from lehd.problems.cvrp import CVRP
 from lehd.problems.tsp import TSP, scattered
 from lehd.types import State
@@ -44,13 +43,19 @@ def test_the_nearest_nodes_of_a_tsp_are_the_nearest():
         assert set(state.available[row, slots[row]].tolist()) == expected
 
 
+def from_start(instances, state):
+    """How far every available node is."""
+    start = instances.coords[state.instance, state.start][:, None]
+    return (instances.coords[state.instance[:, None], state.available] - start).norm(dim=2)
+
+
 def test_a_larger_view_of_a_tsp_has_landmarks():
     """One node in five, wherever it is; the others are the nearest."""
     instances = tsp(3, 2000)
     state = TSP().initial_state(instances)
     seen = state.available.gather(1, TSP().nearest(instances, state, 126))
     assert all(len(set(row)) == 126 for row in seen.tolist())
-    by_distance = distance_from_start(instances, state).argsort(dim=1)
+    by_distance = from_start(instances, state).argsort(dim=1)
     near = state.available.gather(1, by_distance[:, :126])
     for row in range(3):
         landmarks = set(seen[row].tolist()) - set(near[row].tolist())
@@ -81,11 +86,24 @@ def test_landmarks_stay_until_they_are_visited():
     for left in (1499, 1400, 1000, 500):
         state = replace(state, available=state.available[:, -left:])
         slots = TSP().nearest(instances, state, 126)
-        far = distance_from_start(instances, state).gather(1, slots) > 0.4
+        far = from_start(instances, state).gather(1, slots) > 0.4
         now = set(state.available.gather(1, slots)[far].tolist())
         assert before & set(state.available[0].tolist()) <= now
         assert len(now) > 8
         before = now
+
+
+def test_where_many_nodes_stand_in_one_place_they_do_not_hide_the_near_ones():
+    """They are landmarks all together, or none of them is."""
+    places = torch.rand(20, 2, dtype=torch.float64, generator=generator(3))
+    instances = replace(tsp(1, 2000), coords=places.repeat(100, 1)[None])
+    state = TSP().initial_state(instances)
+    for _ in range(20):
+        state = replace(state, start=state.start + 1)
+        slots = TSP().nearest(instances, state, 126)
+        far = from_start(instances, state)
+        assert (far.gather(1, slots) == 0).sum() > 95 - 2
+        assert far.gather(1, slots).isfinite().all()
 
 
 @pytest.mark.parametrize("count", [40, 126])

@@ -19,6 +19,7 @@ from lehd.bench.resume import Progress as Resumed
 from lehd.bench.store import LEHD, Record, Store, in_seconds, rrc
 from lehd.bench.summary import summarise
 from lehd.bench.watch import Watch
+from lehd.decoding.compilation import wait_for_kernels
 from lehd.decoding.stop import Stop
 from lehd.device import find_device
 from lehd.errors import LehdError
@@ -165,6 +166,9 @@ class SetRun:
             what = self.set.names[0] if size == 1 else f"{self.set.name}: {size} instances"
             # Another part of a search needs draws of its own: it would try again what has been tried.
             seed = random.Random(f"{self.options.seed} {start}").getrandbits(31) if start else self.options.seed
+
+            self.watch.working(f"{what}: the device gets ready")
+            wait_for_kernels(self.model, self.problem, self.set.instances.to(self.device))
 
             def tick(progress: Progress) -> None:
                 self.watch.working(f"{what}, {start + progress.seconds:.0f} of {longest:g} seconds")

@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device")
     parser.add_argument("--turn", action="store_true", help="show the model every part turned or mirrored at random")
-    parser.add_argument("--nearest", type=int, metavar="K", help="show the model only the K nearest nodes")
+    parser.add_argument("--nearest", type=int, metavar="K", help="show the model only K near nodes")
     parser.add_argument("--stop-after", type=float, metavar="S", help="leave the rest for another time after S seconds")
     parser.add_argument("--output", type=Path, help="a .jsonl file for a line per instance; goes on where it stopped")
     given = parser.parse_args()

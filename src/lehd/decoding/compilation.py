@@ -12,9 +12,12 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, fields
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,40 +37,51 @@ from lehd.types import Instances, Rollout
 
 # Rows, and nodes in view of each: with any others the layers go by kernels that they go by with one of these.
 SHAPES = ((1, 20), (1024, 8), (1, 50), (256, 50), (1, 80), (256, 75), (256, 90), (256, 120), (1, 150))
-NODES, NEAREST = 12, 5  # of the instance whose steps are compiled
-SOURCES = ("attention_kernels.py", "fused.py", "kernels.py", "step_kernels.py")
+NODES, SOME = 12, 5  # of the instance whose steps are compiled, and how many of them are in view then
+PATIENCE = 180.0  # seconds; it takes fifteen
+BEGIN = "import json, sys; task = json.load(sys.stdin); sys.path[:] = task['path']; import {0}; {0}.main(task)"
 
 
 class Compilation:
     """Of the kernels for one model and such instances on one GPU; it need not be over yet."""
 
     def __init__(self, model: LEHD, problem: Problem, instances: Instances):
-        device = instances.device
-        some = instances.rows(slice(1)).take(torch.arange(NODES, device=device)[None] % instances.num_nodes)
-        sample = _as_lists(some)
-        kinds = {name: kind for name, (kind, _) in sample.items()}
-        config, where = asdict(model.config), str(device)
-        self.task = {"problem": problem.name, "config": config, "device": where, "instance": sample}
-        self.marker = _cache() / f"lehd-{_fingerprint(device, problem.name, model.config, kinds)}"
+        self.problem, self.config, self.device = problem.name, model.config, instances.device
+        places = torch.arange(NODES, device=self.device)[None] % instances.num_nodes
+        self.sample = _seen_of(instances.rows(slice(1)).take(places))
+        kinds = {name: str(tensor.dtype) for name, tensor in self.sample.items()}
+        what = (problem.name, model.config, kinds, torch.cuda.get_device_capability(self.device))
+        self.marker = _cache() / f"lehd-{hashlib.sha256(repr((_sources(), what)).encode()).hexdigest()[:16]}"
         self.process: subprocess.Popen[bytes] | None = None
+        self.begun = time.monotonic()
 
     def begin(self) -> None:
         """In a session of its own, which an interrupt on a terminal does not reach."""
         self.marker.parent.mkdir(parents=True, exist_ok=True)
-        root, quiet = str(Path(__file__).parents[2]), subprocess.DEVNULL  # where this package is, installed or not
-        paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+        task = {
+            "path": [str(path) for path in sys.path],  # it finds what this process finds, and nothing else
+            "marker": str(self.marker),
+            "problem": self.problem,
+            "config": asdict(self.config),
+            "device": str(self.device),
+            "instance": {
+                name: (str(each.dtype).removeprefix("torch."), each.tolist()) for name, each in self.sample.items()
+            },
+        }
+        quiet = subprocess.DEVNULL
         self.process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(self.marker)],
+            [sys.executable, "-P", "-c", BEGIN.format(__name__)],
             stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": paths},
         )  # fmt: skip
         assert self.process.stdin is not None
-        with self.process.stdin as task:
-            task.write(json.dumps(self.task).encode())
+        with self.process.stdin as pipe:
+            pipe.write(json.dumps(task).encode())
 
     def over(self) -> bool:
         """Whether there is nothing to wait for: the kernels are there, or will not come from elsewhere."""
-        return self.marker.exists() or (self.process is not None and self.process.poll() is not None)
+        ended = self.process is not None and self.process.poll() is not None
+        late = self.process is not None and time.monotonic() > self.begun + PATIENCE
+        return ended or late or self.marker.exists()
 
 
 class Meanwhile:
@@ -77,11 +91,14 @@ class Meanwhile:
         self.compilation, self.make = compilation, make  # recordings are of the one or of the other
         self.waiting, self.construct_part = True, make()
 
-    @contextmanager
-    def layers(self) -> Iterator[None]:
+    def still_waiting(self) -> bool:
         if self.waiting and self.compilation.over():
             self.waiting, self.construct_part = False, self.make()
-        with fused.plain_layers() if self.waiting else nullcontext():
+        return self.waiting
+
+    @contextmanager
+    def layers(self) -> Iterator[None]:
+        with fused.plain_layers() if self.still_waiting() else nullcontext():
             yield
 
     def construct(self, *what: Any, **how: Any) -> Rollout:
@@ -90,23 +107,34 @@ class Meanwhile:
 
 
 _begun: dict[Path, Compilation] = {}
+_lock = threading.Lock()
 
 
 def compiled_beside(model: LEHD, problem: Problem, instances: Instances) -> Compilation | None:
     """The compilation of a search's kernels, begun if it was not; None where there is nothing to wait for."""
     with inference(instances.device):
-        if os.name == "nt" or not fused.kernels_run(model.head.weight):
+        if not fused.kernels_run(model.head.weight):
             return None
+    if os.name == "nt" or not sys.executable or getattr(sys, "frozen", False):  # there is no such process
+        return None
     try:
         compilation = Compilation(model, problem, instances)
         if compilation.over():
             return None
-        begun = _begun.setdefault(compilation.marker, compilation)
-        if begun.process is None:
-            begun.begin()
-    except OSError:  # no process, no folder: then whoever needs a kernel compiles it
+        with _lock:
+            compilation = _begun.setdefault(compilation.marker, compilation)
+            if compilation.process is None:
+                compilation.begin()
+    except (OSError, ImportError):  # no process, no folder: then whoever needs a kernel compiles it
         return None
-    return None if begun.over() else begun
+    return None if compilation.over() else compilation
+
+
+def wait_for_kernels(model: LEHD, problem: Problem, instances: Instances) -> None:
+    """Have them compiled now, for whoever wants to measure a search with them."""
+    compilation = compiled_beside(model, problem, instances)
+    while compilation is not None and not compilation.over():
+        time.sleep(0.1)
 
 
 def _cache() -> Path:
@@ -115,19 +143,43 @@ def _cache() -> Path:
     return Path(knobs.cache.dir)
 
 
-def _fingerprint(device: torch.device, *what: object) -> str:
-    """Of all that the kernels depend on."""
+@cache
+def _sources() -> str:
+    """A digest of all that decides which kernels there are."""
     import triton
 
-    from lehd import model
+    root = Path(__file__).parents[1]
+    files = [
+        path.read_bytes() for part in ("decoding", "model", "problems") for path in sorted((root / part).glob("*.py"))
+    ]
+    return hashlib.sha256(repr((files, triton.__version__, torch.__version__)).encode()).hexdigest()
 
-    (folder,) = model.__path__
-    sources = [Path(folder, name).read_bytes() for name in SOURCES]
-    facts = (sources, triton.__version__, torch.__version__, torch.cuda.get_device_capability(device), what)
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+def _seen_of(instances: Instances) -> dict[str, Tensor]:
+    """What decisions depend on."""
+    values = {each.name: getattr(instances, each.name) for each in fields(instances)}
+    return {
+        name: value for name, value in values.items() if isinstance(value, Tensor) and name not in ("sites", "matrix")
+    }
 
 
 # ---- the process that compiles
+
+
+def main(task: dict[str, Any]) -> None:
+    import fcntl
+
+    marker, device = Path(task["marker"]), torch.device(task["device"])
+    with marker.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several searches begin at the same time
+        if marker.exists():
+            return
+        instance: dict[str, Any] = {}
+        for name, (kind, rows) in task["instance"].items():
+            instance[name] = torch.tensor(rows, dtype=getattr(torch, kind), device=device)
+        model = LEHD(ModelConfig(**task["config"])).to(device).eval()
+        compile_kernels(model, problems.PROBLEMS[task["problem"]], Instances(**instance))
+        marker.touch()
 
 
 def compile_kernels(model: LEHD, problem: Problem, instance: Instances) -> None:
@@ -139,7 +191,7 @@ def compile_kernels(model: LEHD, problem: Problem, instance: Instances) -> None:
             for seen in (None, torch.tensor(length, device=x.device)):
                 run([layer], x, seen)
     state = problem.initial_state(instance)
-    for nearest in (None, NEAREST):
+    for nearest in (None, SOME):
         Replays(model, problem, _do_again).construct(instance, state, nearest)
         construct(model, problem, instance, state, nearest=nearest)
 
@@ -147,37 +199,3 @@ def compile_kernels(model: LEHD, problem: Problem, instance: Instances) -> None:
 def _do_again(work: Callable[[], object]) -> Recording:
     """In place of a recording, which would take as long as many steps."""
     return SimpleNamespace(replay=work)
-
-
-def _as_lists(instances: Instances) -> dict[str, tuple[str, Any]]:
-    """What decisions depend on, for JSON."""
-    values = {each.name: getattr(instances, each.name) for each in fields(instances)}
-    return {
-        name: (str(value.dtype).removeprefix("torch."), value.tolist())
-        for name, value in values.items()
-        if isinstance(value, Tensor) and name not in ("sites", "matrix")
-    }
-
-
-def _from_lists(lists: dict[str, tuple[str, Any]], device: torch.device) -> Instances:
-    tensors: dict[str, Any] = {}
-    for name, (kind, rows) in lists.items():
-        tensors[name] = torch.tensor(rows, dtype=getattr(torch, kind), device=device)
-    return Instances(**tensors)
-
-
-def main(task: dict[str, Any], marker: Path) -> None:
-    import fcntl
-
-    with marker.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several searches begin at the same time
-        if marker.exists():
-            return
-        device = torch.device(task["device"])
-        model = LEHD(ModelConfig(**task["config"])).to(device).eval()
-        compile_kernels(model, problems.PROBLEMS[task["problem"]], _from_lists(task["instance"], device))
-        marker.touch()
-
-
-if __name__ == "__main__":
-    main(json.load(sys.stdin), Path(sys.argv[1]))

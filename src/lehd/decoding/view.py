@@ -1,8 +1,8 @@
 """What the decoder sees of a state: everything, embedded once; or a neighbourhood, embedded anew at every step.
 
-A neighbourhood is the starting node, the destination node and the available nodes most likely to come next. It is
-scaled to its own box, so that a step costs the same whatever the size of the instance, and looks to the model like the
-small instances it was trained on.
+A neighbourhood is the starting node, the destination node and some of the available nodes: those most likely to come
+next and, of a TSP, a few far away. It is scaled to its own box, so that a step costs the same whatever the size of the
+instance, and looks to the model like the small instances it was trained on.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def see_all(
 
 
 def see_nearest(model: LEHD, problem: Problem, instances: Instances, state: State, count: int, views: int = 1) -> Seen:
-    """Only the `count` available nodes that the problem considers nearest."""
+    """Only the `count` available nodes that the problem chooses."""
     slots = problem.nearest(instances, state, count)
     local, seen = neighbourhood(instances, state, slots)
     shown = local if views == 1 else all_views(local)

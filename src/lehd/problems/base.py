@@ -43,14 +43,6 @@ def beyond_all(measure: Tensor, state: State) -> Tensor:
     return measure if state.missing is None else measure.masked_fill(state.missing, torch.inf)
 
 
-def distance_from_start(instances: Instances, state: State) -> Tensor:
-    """Of every available node (R, U), as the model sees positions."""
-    row = state.instance[:, None]
-    away: Tensor = instances.coords[row, state.available] - instances.coords[row, state.start[:, None]]
-    far: Tensor = away.norm(dim=2)
-    return far
-
-
 class Problem(ABC):
     name: str
     num_features: int
@@ -85,7 +77,9 @@ class Problem(ABC):
     def nearest(self, instances: Instances, state: State, count: int) -> Tensor:
         """The slots (R, k) of the `count` available nodes, or fewer, that the model should see: those likeliest to come
         next. Places without a node come last."""
-        far = beyond_all(distance_from_start(instances, state), state)
+        row = state.instance[:, None]
+        away = instances.coords[row, state.available] - instances.coords[row, state.start[:, None]]
+        far = beyond_all(away.norm(dim=2), state)
         return far.topk(min(count, far.shape[1]), dim=1, largest=False).indices
 
     def neighbourhood_box(self, coords: Tensor) -> Tensor:

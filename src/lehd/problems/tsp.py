@@ -14,7 +14,6 @@ from lehd.problems.base import (
     Problem,
     as_list,
     beyond_all,
-    distance_from_start,
     instance_name,
     unit_box,
     whole_number,
@@ -26,7 +25,8 @@ from lehd.types import Instances, PartialSolution, Rollout, Solution, State
 
 SMALLEST_CHOICE = 4  # nodes; with fewer there is one tour, or one each way
 # A view of more nodes than this can do without one in five near ones, for landmarks. FIRST puts them before all others.
-WORTH_LANDMARKS, LANDMARKS, FIRST = 100, 0.2, 1e-6
+# Where many nodes stand in one place they may be far too many: then there are none.
+WORTH_LANDMARKS, LANDMARKS, TOO_MANY, FIRST = 100, 0.2, 0.5, 1e-6
 
 
 def scattered(places: Tensor) -> Tensor:
@@ -53,12 +53,18 @@ class TSP(Problem):
     def nearest(self, instances: Instances, state: State, count: int) -> Tensor:
         """Most are the nearest. In larger views some are landmarks: nodes anywhere, the same ones at every step as long
         as they are left, by which the model knows where it still has to go."""
-        left = state.available.shape[1] if state.left is None else state.left[:, None]
-        far = distance_from_start(instances, state)
-        if count > WORTH_LANDMARKS:
-            where = instances.coords[state.instance[:, None], state.available]
-            far = torch.where(scattered(where) * left < LANDMARKS * count, FIRST * far, far)
-        return beyond_all(far, state).topk(min(count, far.shape[1]), dim=1, largest=False).indices
+        if count <= WORTH_LANDMARKS:
+            return super().nearest(instances, state, count)
+        row, missing = state.instance[:, None], state.missing
+        there = instances.coords[row, state.available]
+        far = (there - instances.coords[row, state.start[:, None]]).norm(dim=2)
+        left = there.shape[1] if state.left is None else state.left[:, None]
+        landmark = scattered(there) * left < LANDMARKS * count
+        if missing is not None:
+            landmark &= ~missing
+        landmark &= landmark.sum(1, keepdim=True) <= TOO_MANY * count
+        far = beyond_all(torch.where(landmark, FIRST * far, far), state)
+        return far.topk(min(count, far.shape[1]), dim=1, largest=False).indices
 
     def neighbourhood_box(self, coords: Tensor) -> Tensor:
         """The box of starting node and neighbours; a destination outside it is moved to its border."""

@@ -52,7 +52,7 @@ class Shape(NamedTuple):
     rows: int  # decisions
     length: int  # of the partial solutions they are taken from
     available: int  # nodes
-    view: int | None = None  # how many of them the model sees, the nearest; None: all
+    view: int | None = None  # how many of them the model sees; None: all
 
     @property
     def seen(self) -> int:

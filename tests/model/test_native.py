@@ -333,7 +333,9 @@ def test_who_is_not_in_a_hurry_waits(slow):
 @pytest.mark.parametrize("hurried", [True, False])
 def test_whoever_ends_before_the_compiler_finds_the_library_next_time(slow, no_cache, hurried):
     """An interrupt on a terminal reaches all that was started there."""
-    code = f"from lehd.model import native\nwith native.hurried({hurried}): native.kernel()\nprint('over')"
+    # Where tests run in a shell's background interrupts are ignored, by what they start too.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += f"from lehd.model import native\nwith native.hurried({hurried}): native.kernel()\nprint('over')"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     ) as process:

@@ -19,7 +19,7 @@ from lehd.decoding.construct import best_rows, construct
 from lehd.decoding.replay import Record, may_record
 from lehd.decoding.rrc import constructor, random_reconstruct
 from lehd.decoding.select import GREEDY, Beam, Sample, Select
-from lehd.decoding.speed import Speed, faster_threads, gain_by_spreading, measure_speed
+from lehd.decoding.speed import WORTH_TRYING, Speed, faster_threads, gain_by_spreading, measure_speed
 from lehd.decoding.spread import Spread
 from lehd.decoding.stop import OutOfTime, Stop
 from lehd.distance import strictly_shorter
@@ -103,8 +103,8 @@ class Search:
                 self._first_solution(speed)
             if self.problem.trivial(self.instances):
                 self._keep(self.problem.settle(self.instances, self._incumbent))
-            if self.meanwhile is not None and not self.meanwhile.still_waiting():
-                speed = self._measure_speed()  # with the kernels, which have come since
+            if self._kernels_have_come():
+                speed = self._measure_speed()
             if not interrupted:
                 self._tell("reconstruct", 0, self.stop.iterations)
             cheap = bool(self.cheap.all())
@@ -145,6 +145,12 @@ class Search:
             make = partial(constructor, self.model, self.problem, self.instances.device, self.memory)
             self.meanwhile = Meanwhile(compilation, make)
             self.construct_greedily = self.meanwhile.construct
+
+    def _kernels_have_come(self) -> bool:
+        """Since the speed was measured, with time enough to measure it again: they are loaded first."""
+        if self.meanwhile is None or self.stop.time_left() < WORTH_TRYING:
+            return False
+        return not self.meanwhile.still_waiting()
 
     def _layers(self) -> AbstractContextManager[None]:
         return nullcontext() if self.meanwhile is None else self.meanwhile.layers()

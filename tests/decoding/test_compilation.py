@@ -127,6 +127,16 @@ def test_a_search_that_found_the_kernels_plans_with_their_speed(monkeypatch):
     assert planned == measured[1:]
 
 
+def test_a_search_without_time_for_it_does_not_measure_again(monkeypatch):
+    """It would go beyond its limit."""
+    monkeypatch.setattr("lehd.search.compiled_beside", lambda *what: Soon(2))
+    measured = []
+    monkeypatch.setattr("lehd.search.measure_speed", lambda *what: measured.append(1) or Speed(1e-4, 1e-7))
+    instances = tsp(1, 30)
+    lehd.solve(instances, model=tiny_model(of(instances)), time_limit=1.5, rrc=1, device="cpu")
+    assert measured == [1]
+
+
 def test_a_search_goes_on_with_kernels_where_it_was_without(monkeypatch):
     soon, allowed = Soon(4), []
     monkeypatch.setattr("lehd.search.compiled_beside", lambda *what: soon)

@@ -16,18 +16,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from lehd import problems
 from lehd.decoding.construct import construct
-from lehd.decoding.replay import Recording, Replays
+from lehd.decoding.replay import Recording, Replays, seen_of, tensors_of
 from lehd.decoding.rrc import ConstructPart
 from lehd.model import fused
 from lehd.model.lehd import LEHD, ModelConfig, run
@@ -48,7 +47,7 @@ class Compilation:
     def __init__(self, model: LEHD, problem: Problem, instances: Instances):
         self.problem, self.config, self.device = problem.name, model.config, instances.device
         places = torch.arange(NODES, device=self.device)[None] % instances.num_nodes
-        self.sample = _seen_of(instances.rows(slice(1)).take(places))
+        self.sample = dict(tensors_of(seen_of(instances.rows(slice(1)).take(places))))
         kinds = {name: str(tensor.dtype) for name, tensor in self.sample.items()}
         what = (problem.name, model.config, kinds, torch.cuda.get_device_capability(self.device))
         self.marker = _cache() / f"lehd-{hashlib.sha256(repr((_sources(), what)).encode()).hexdigest()[:16]}"
@@ -153,14 +152,6 @@ def _sources() -> str:
         path.read_bytes() for part in ("decoding", "model", "problems") for path in sorted((root / part).glob("*.py"))
     ]
     return hashlib.sha256(repr((files, triton.__version__, torch.__version__)).encode()).hexdigest()
-
-
-def _seen_of(instances: Instances) -> dict[str, Tensor]:
-    """What decisions depend on."""
-    values = {each.name: getattr(instances, each.name) for each in fields(instances)}
-    return {
-        name: value for name, value in values.items() if isinstance(value, Tensor) and name not in ("sites", "matrix")
-    }
 
 
 # ---- the process that compiles

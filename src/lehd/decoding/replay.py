@@ -125,7 +125,7 @@ class Replays:
             None if embeddings is not None else nearest,
             len(state.start),
             state.resources.shape,
-            tuple((name, len(tensor), tensor.dtype) for name, tensor in _tensors(_seen_of(instances))),
+            tuple((name, len(tensor), tensor.dtype) for name, tensor in tensors_of(seen_of(instances))),
         )
         desk = self.desks.get(kind)
         if desk is None or desk.places < instances.num_nodes:
@@ -164,7 +164,7 @@ class _Desk:
             """For all nodes, where a tensor has some of them in its second dimension."""
             return tensor.new_zeros(len(tensor), self.places, *tensor.shape[2:]) if tensor.ndim > 1 else tensor.clone()
 
-        self.instances: Instances = _seen_of(instances).map(empty)
+        self.instances: Instances = seen_of(instances).map(empty)
         self.embeddings = None if embeddings is None else empty(embeddings)
         self.state = replace(
             state.map(Tensor.clone),
@@ -236,19 +236,19 @@ def _grain(rows: int, places: int, whole: bool) -> int:
     return grain if whole else max(grain, -(-places // DESK // FINE) * FINE)
 
 
-def _seen_of(instances: Instances) -> Instances:
+def seen_of(instances: Instances) -> Instances:
     """What decisions depend on. Distances only matter afterwards."""
     return replace(instances, sites=None, matrix=None)
 
 
-def _tensors(data: Instances | State) -> list[tuple[str, Tensor]]:
+def tensors_of(data: Instances | State) -> list[tuple[str, Tensor]]:
     values = [(each.name, getattr(data, each.name)) for each in fields(data)]
     return [(name, value) for name, value in values if isinstance(value, Tensor)]
 
 
 def fill_all(mine: Instances | State, given: Instances | State) -> None:
     """Put what is given in the place of what was there before, as far as it goes."""
-    for name, into in _tensors(mine):
+    for name, into in tensors_of(mine):
         _fill(into, getattr(given, name))
 
 

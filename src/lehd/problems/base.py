@@ -43,6 +43,18 @@ def beyond_all(measure: Tensor, state: State) -> Tensor:
     return measure if state.missing is None else measure.masked_fill(state.missing, torch.inf)
 
 
+def from_start(instances: Instances, state: State) -> tuple[Tensor, Tensor]:
+    """Where every available node is (R, U, 2), and how far from the starting node (R, U), as the model sees it."""
+    row = state.instance[:, None]
+    there = instances.coords[row, state.available]
+    return there, (there - instances.coords[row, state.start[:, None]]).norm(dim=2)
+
+
+def slots_of_smallest(measure: Tensor, state: State, count: int) -> Tensor:
+    """The slots (R, k) where a measure (R, U) is smallest, `count` or as many as there are."""
+    return beyond_all(measure, state).topk(min(count, measure.shape[1]), dim=1, largest=False).indices
+
+
 class Problem(ABC):
     name: str
     num_features: int
@@ -77,10 +89,7 @@ class Problem(ABC):
     def nearest(self, instances: Instances, state: State, count: int) -> Tensor:
         """The slots (R, k) of the `count` available nodes, or fewer, that the model should see: those likeliest to come
         next. Places without a node come last."""
-        row = state.instance[:, None]
-        away = instances.coords[row, state.available] - instances.coords[row, state.start[:, None]]
-        far = beyond_all(away.norm(dim=2), state)
-        return far.topk(min(count, far.shape[1]), dim=1, largest=False).indices
+        return slots_of_smallest(from_start(instances, state)[1], state, count)
 
     def neighbourhood_box(self, coords: Tensor) -> Tensor:
         """Positions (R, 2 + k, 2) of starting node, destination node and neighbours, scaled for the model."""

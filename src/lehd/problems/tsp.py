@@ -10,14 +10,7 @@ from torch import Tensor
 
 from lehd.draws import Draws, integers
 from lehd.errors import InfeasibleError
-from lehd.problems.base import (
-    Problem,
-    as_list,
-    beyond_all,
-    instance_name,
-    unit_box,
-    whole_number,
-)
+from lehd.problems.base import Problem, as_list, from_start, instance_name, slots_of_smallest, unit_box, whole_number
 from lehd.problems.curve import hilbert_order
 from lehd.problems.insertion import PIECE, insert_all
 from lehd.problems.stretches import better_stretches
@@ -53,18 +46,15 @@ class TSP(Problem):
     def nearest(self, instances: Instances, state: State, count: int) -> Tensor:
         """Most are the nearest. In larger views some are landmarks: nodes anywhere, the same ones at every step as long
         as they are left, by which the model knows where it still has to go."""
-        if count <= WORTH_LANDMARKS:
-            return super().nearest(instances, state, count)
-        row, missing = state.instance[:, None], state.missing
-        there = instances.coords[row, state.available]
-        far = (there - instances.coords[row, state.start[:, None]]).norm(dim=2)
-        left = there.shape[1] if state.left is None else state.left[:, None]
-        landmark = scattered(there) * left < LANDMARKS * count
-        if missing is not None:
-            landmark &= ~missing
-        landmark &= landmark.sum(1, keepdim=True) <= TOO_MANY * count
-        far = beyond_all(torch.where(landmark, FIRST * far, far), state)
-        return far.topk(min(count, far.shape[1]), dim=1, largest=False).indices
+        there, far = from_start(instances, state)
+        if count > WORTH_LANDMARKS:
+            left = far.shape[1] if state.left is None else state.left[:, None]
+            landmark = scattered(there) * left < LANDMARKS * count
+            if state.missing is not None:
+                landmark &= ~state.missing
+            landmark &= landmark.sum(1, keepdim=True) <= TOO_MANY * count
+            far = torch.where(landmark, FIRST * far, far)
+        return slots_of_smallest(far, state, count)
 
     def neighbourhood_box(self, coords: Tensor) -> Tensor:
         """The box of starting node and neighbours; a destination outside it is moved to its border."""
